@@ -16,7 +16,7 @@ use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::report::format_ns;
-use autotune_lowered::samples::{CandidateSamples, Record, RoundRecord, SampleLog};
+use autotune_lowered::samples::{CandidateSamples, LogRecord, RoundRecord, SampleLog};
 use autotune_lowered::stats::{median, quantile};
 
 fn main() {
@@ -68,7 +68,7 @@ fn stores() {
     let mut log = SampleLog::open(&folder.path().join("log")).unwrap();
     let round = |round| {
         let samples = (0..16).map(|candidate| CandidateSamples { candidate, ns: vec![1_234_567; 4] }).collect();
-        Record::Round(RoundRecord::new(Digest::of(b"job"), 1, round, "host-wall".into(), samples))
+        LogRecord::Round(RoundRecord::new(Digest::of(b"job"), 1, round, "host-wall".into(), samples))
     };
     let append: Vec<f64> = (0..1000).map(|n| timed(|| log.append(&round(n)).unwrap())).collect();
     row("append a round of 16 candidates × 4 runs", &append);

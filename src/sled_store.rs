@@ -88,19 +88,19 @@ impl SledStore {
             Err(error) if error.kind() == io::ErrorKind::NotFound => SledCondition::New,
             Err(error) => return Err(StoreError::io("look at", &folder)(error)),
             Ok(_) => match check_state(root, &folder) {
-                State::Clean(log_bytes) => {
+                NotedState::Clean(log_bytes) => {
                     noted_log_bytes = log_bytes;
                     SledCondition::Clean
                 }
-                State::Unclean if keep_unclean => {
+                NotedState::Unclean if keep_unclean => {
                     let moved_to = set_aside(root, &folder)?;
                     SledCondition::SetAside { reason: "it was not closed".to_owned(), moved_to }
                 }
-                State::Unclean => {
+                NotedState::Unclean => {
                     fs::remove_dir_all(&folder).map_err(StoreError::io("remove", &folder))?;
                     SledCondition::Unclean
                 }
-                State::Wrong(reason) => {
+                NotedState::Wrong(reason) => {
                     let moved_to = set_aside(root, &folder)?;
                     SledCondition::SetAside { reason, moved_to }
                 }
@@ -368,7 +368,7 @@ fn checksum(key: &[u8], value: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-enum State {
+enum NotedState {
     /// With the recorded length of the log.
     Clean(Option<u64>),
     Unclean,
@@ -397,9 +397,9 @@ impl SledState {
             return Self::Missing;
         }
         match check_state(root, &folder) {
-            State::Clean(_) => Self::Closed,
-            State::Unclean => Self::Open,
-            State::Wrong(what) => Self::Wrong(what),
+            NotedState::Clean(_) => Self::Closed,
+            NotedState::Unclean => Self::Open,
+            NotedState::Wrong(what) => Self::Wrong(what),
         }
     }
 
@@ -413,21 +413,21 @@ impl SledState {
 /// More than a state file can hold.
 const MAX_STATE_BYTES: u64 = 100;
 
-fn check_state(root: &Path, folder: &Path) -> State {
+fn check_state(root: &Path, folder: &Path) -> NotedState {
     if folder.is_symlink() {
-        return State::Wrong("it is a link".to_owned());
+        return NotedState::Wrong("it is a link".to_owned());
     }
     let path = root.join(STATE_FILE);
     let read = outside_file::open_own(&path, MAX_STATE_BYTES);
     let state = match read.and_then(|file| outside_file::read_text(file, MAX_STATE_BYTES)) {
         Ok(state) => state,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return State::Wrong("not a folder of this program".to_owned());
+            return NotedState::Wrong("not a folder of this program".to_owned());
         }
-        Err(error) => return State::Wrong(format!("`{}`: {error}", path.display())),
+        Err(error) => return NotedState::Wrong(format!("`{}`: {error}", path.display())),
     };
     if state == "open\n" {
-        return State::Unclean;
+        return NotedState::Unclean;
     }
     let noted = || -> Option<(Digest, Option<u64>)> {
         let rest = state.strip_prefix("clean ")?.strip_suffix('\n')?;
@@ -437,12 +437,12 @@ fn check_state(root: &Path, folder: &Path) -> State {
         }
     };
     let Some((digest, log_bytes)) = noted() else {
-        return State::Wrong(format!("`{}` is damaged", path.display()));
+        return NotedState::Wrong(format!("`{}` is damaged", path.display()));
     };
     match digest_of_folder(folder, log_bytes) {
-        Ok(found) if digest == found => State::Clean(log_bytes),
-        Ok(_) => State::Wrong("its bytes are not those that were written".to_owned()),
-        Err(error) => State::Wrong(error.to_string()),
+        Ok(found) if digest == found => NotedState::Clean(log_bytes),
+        Ok(_) => NotedState::Wrong("its bytes are not those that were written".to_owned()),
+        Err(error) => NotedState::Wrong(error.to_string()),
     }
 }
 
@@ -566,7 +566,7 @@ mod tests {
             fs::copy(data.join(name), folder.join(name)).unwrap();
         }
         write_state(root.path(), &format!("clean {}\n", digest_of_folder(&folder, None).unwrap())).unwrap();
-        assert!(matches!(check_state(root.path(), &folder), State::Clean(None)));
+        assert!(matches!(check_state(root.path(), &folder), NotedState::Clean(None)));
         // however long the limit is, it is exceeded
         let error = SledStore::open_within(root.path(), Duration::from_secs(1)).unwrap_err().to_string();
         assert!(error.contains("sled does not come to an end with it; run again"), "{error}");

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use autotune_lowered::report::{Grid, write_json};
-use autotune_lowered::search::{Outcome, Plan, StrategyKind, WaveRules, start};
+use autotune_lowered::search::{StrategyKind, StrategyPlan, TrialOutcome, WaveRules, start};
 use clap::Parser;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -233,11 +233,11 @@ impl StrategyRow {
 fn own_score(bench: &Bench, kind: StrategyKind, args: &SearchArgs) -> ScoreRow {
     let search = |seed: u64| -> Simulated {
         let times = (0..bench.recorded.space.count()).map(|point| match bench.recorded.outcome(point) {
-            Outcome::Time(time) => Some(time),
-            Outcome::Failed => None,
+            TrialOutcome::Time(time) => Some(time),
+            TrialOutcome::Failed => None,
         });
         let figures = args.prior.map(|prior| prior.figures(times, seed)).unwrap_or_default();
-        let plan = Plan::new(&bench.recorded.space, seed).budget(Some(bench.scale.end)).figures(&figures);
+        let plan = StrategyPlan::new(&bench.recorded.space, seed).budget(Some(bench.scale.end)).figures(&figures);
         simulate(&mut *start(kind, &plan), &bench.recorded, bench.scale.end)
     };
     let runs: Vec<Simulated> = (0..args.seeds).into_par_iter().map(search).collect();
@@ -271,7 +271,7 @@ fn peer_rows(python: &Path, args: &SearchArgs, benches: &[Bench]) -> Result<Vec<
 
 fn best_so_far(recorded: &Recorded, asked: &[usize]) -> Vec<Option<f64>> {
     let next = |best: &mut Option<f64>, &point: &usize| {
-        if let Outcome::Time(time) = recorded.outcome(point) {
+        if let TrialOutcome::Time(time) = recorded.outcome(point) {
             *best = Some(best.map_or(time, |best| best.min(time)));
         }
         Some(*best)

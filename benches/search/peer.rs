@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use autotune_lowered::search::Outcome;
+use autotune_lowered::search::TrialOutcome;
 
 use super::args::SearchArgs;
 use super::recorded::Recorded;
@@ -127,8 +127,8 @@ fn task(args: &SearchArgs, recorded: &Recorded, evaluations: usize) -> Result<Va
         .outcomes
         .iter()
         .map(|outcome| match outcome {
-            Outcome::Time(time) => Some(*time),
-            Outcome::Failed => None,
+            TrialOutcome::Time(time) => Some(*time),
+            TrialOutcome::Failed => None,
         })
         .collect();
     Ok(json!({

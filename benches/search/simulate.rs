@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::recorded::Recorded;
-use autotune_lowered::search::{Outcome, SearchStrategy};
+use autotune_lowered::search::{SearchStrategy, TrialOutcome};
 
 /// The course of a simulated search.
 #[derive(Debug, Clone, Default)]
@@ -26,7 +26,7 @@ pub(crate) fn simulate(strategy: &mut dyn SearchStrategy, recorded: &Recorded, e
         done.own += began.elapsed();
         let Some(point) = asked else { break };
         let outcome = recorded.outcome(point);
-        if let Outcome::Time(time) = outcome {
+        if let TrialOutcome::Time(time) = outcome {
             best = Some(best.map_or(time, |best| best.min(time)));
         }
         done.asked.push(point);

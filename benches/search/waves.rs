@@ -4,7 +4,7 @@
 //! a random one of the slower two thirds. Outcomes are the recorded times with noise of one per cent.
 
 use autotune_lowered::report::Grid;
-use autotune_lowered::search::{Outcome, Space, Surrogate, WaveRules};
+use autotune_lowered::search::{Space, Surrogate, TrialOutcome, WaveRules};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
@@ -108,8 +108,8 @@ fn part(recorded: &Recorded, random: &mut ChaCha8Rng) -> Option<Part> {
         points.swap_remove(below(points.len()));
     }
     let time = |&point: &usize| match recorded.outcome(point) {
-        Outcome::Time(time) => Some(time),
-        Outcome::Failed => None,
+        TrialOutcome::Time(time) => Some(time),
+        TrialOutcome::Failed => None,
     };
     let times: Vec<Option<f64>> = points.iter().map(time).collect();
     let mut ran: Vec<(f64, usize)> = times.iter().enumerate().filter_map(|(at, time)| Some(((*time)?, at))).collect();

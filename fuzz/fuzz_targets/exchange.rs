@@ -2,7 +2,9 @@
 
 #![no_main]
 
-use autotune_lowered::exchange::{EjkernelFields, export_json, import_ejkernel, import_json, import_tokamax};
+use autotune_lowered::exchange::{
+    EjkernelFields, TokamaxOperations, export_json, import_ejkernel, import_json, import_tokamax,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -13,9 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
     let entries = match kind % 5 {
         0 | 1 => import_json(&path).unwrap_or_default(),
         2 => import_ejkernel(&path).map(|read| read.entries).unwrap_or_default(),
-        3 => import_tokamax(&path, None).map(|read| read.entries).unwrap_or_default(),
+        3 => import_tokamax(&path, None, None).map(|read| read.entries).unwrap_or_default(),
         _ => {
-            let _ = EjkernelFields::read(&path);
+            let _ = (EjkernelFields::read(&path), TokamaxOperations::read(&path));
             return;
         }
     };

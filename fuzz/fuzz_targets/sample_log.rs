@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use autotune_lowered::digest::Digest;
-use autotune_lowered::samples::{CandidateSamples, Record, RoundRecord, SampleLog};
+use autotune_lowered::samples::{CandidateSamples, LogRecord, RoundRecord, SampleLog};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     let job = Digest::of(b"fuzz");
     let earlier = log.history(job).expect("readable");
     let round = RoundRecord::new(job, 1, 7, "replay".into(), vec![CandidateSamples { candidate: 0, ns: vec![1] }]);
-    log.append(&Record::Round(round.clone())).expect("appended");
+    log.append(&LogRecord::Round(round.clone())).expect("appended");
     log.commit(Some(job), "key", "value").expect("committed");
     let live = log.history(job).expect("readable");
     drop(log);

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use autotune_lowered::cache::FolderLock;
-use autotune_lowered::selftest::{SELFTEST_FILE, Setting, Stored};
+use autotune_lowered::selftest::{FigureKey, SELFTEST_FILE, StoredFigures};
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
@@ -15,14 +15,14 @@ static FOLDER: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("
 fuzz_target!(|bytes: &[u8]| {
     let folder = FOLDER.path();
     fs::write(folder.join(SELFTEST_FILE), bytes).expect("a file");
-    let (mut stored, note) = Stored::read(folder);
+    let (mut stored, note) = StoredFigures::read(folder);
     if let Some(note) = note {
         assert!(stored.is_empty() && note.contains(SELFTEST_FILE) && !note.contains('\n'), "{note}");
         return;
     }
     let document: serde_json::Value = serde_json::from_slice(bytes).expect("what was read is JSON");
     for entry in document["entries"].as_array().into_iter().flatten() {
-        let setting: Setting = serde_json::from_value(entry.clone()).expect("what was read has its settings");
+        let setting: FigureKey = serde_json::from_value(entry.clone()).expect("what was read has its settings");
         let resolution = stored.resolution(&setting);
         assert!(resolution.points().iter().all(|(ns, resolution)| *ns > 0.0 && *resolution >= 0.0), "{resolution:?}");
         // measured once more
@@ -30,5 +30,5 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let lock = FolderLock::acquire(folder).expect("nobody else has it");
     stored.write(&lock).expect("written");
-    assert_eq!(Stored::read(folder), (stored, None), "figures survive being written and read");
+    assert_eq!(StoredFigures::read(folder), (stored, None), "figures survive being written and read");
 });

@@ -1,7 +1,7 @@
 """Record tunable operations of JAX programs, tune them anywhere, and load the best configs where they run.
 
-The names below and the modules `cache`, `fleet`, `module`, `profiling`, `ejkernel_fields` and `worker` are public; all
-others may change with any version.
+The names below and the modules `cache`, `fleet`, `module`, `profiling`, `ejkernel_fields`, `tokamax_operations` and
+`worker` are public; all others may change with any version.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ pub(super) fn shipped(args: &CacheArgs) -> Vec<Box<dyn ConfigStore>> {
     if let Some(folder) = &args.shipped {
         let (store, problems) = ShippedConfigs::read_folder(folder);
         for problem in problems {
-            tracing::warn!("`{}` is left out: {}", problem.path.display(), problem.reason);
+            let (path, reason) = (problem.path.display(), problem.reason);
+            tracing::warn!("`{path}` is left out: {reason}; write it again with `cache shipped`, or remove it");
         }
         tiers.push(Box::new(store));
     }

@@ -14,7 +14,7 @@ use crate::report::{CacheEntries, bytes_by_kind, class_of_options, name_of};
 
 use super::cache_get::look_up;
 use super::coverage::CoverageArgs;
-use super::exchange::{ExchangeArg, ExportArgs};
+use super::exchange::{ExportArgs, ImportArgs};
 use super::fault::Fault;
 use super::merge::{DiffArgs, MergeArgs};
 use super::options::{CacheArgs, Format, FormatArg, HereArgs, cache_state};
@@ -88,18 +88,7 @@ pub(super) enum CacheCommand {
     /// Write cached configs as JSON or as another tool's cache files
     Export(ExportArgs),
     /// Import configs from JSON or from another tool's cache files
-    Import {
-        /// The tool or format of the files
-        #[arg(long, value_enum)]
-        format: ExchangeArg,
-        /// A file, or a folder of them
-        path: PathBuf,
-        /// Only what belongs to this device, by Tokamax's name; a Tokamax database is then for exactly this kind
-        #[arg(long, value_name = "TEXT")]
-        fingerprint: Option<String>,
-        #[command(flatten)]
-        cache: CacheArgs,
-    },
+    Import(ImportArgs),
     /// Load the snapshot published at a URL, unless this machine already has it; prints its digest and file
     Pull(PullArgs),
     /// Publish the cache at a URL, merged with its content; prints the digest
@@ -192,9 +181,7 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         CacheCommand::Prune(args) => return prune::run(args, out),
         CacheCommand::Coverage(args) => return coverage::run(args, out),
         CacheCommand::Export(args) => return exchange::export(args, out),
-        CacheCommand::Import { format, path, fingerprint, cache } => {
-            return exchange::import(*format, path, fingerprint.as_deref(), cache, out);
-        }
+        CacheCommand::Import(args) => return exchange::import(args, out),
         CacheCommand::Rebuild { cache } => {
             let ledger = Ledger::rebuild(&cache::folder_to_write(cache)?)?;
             cache::tell(&ledger);

@@ -13,7 +13,7 @@ use crate::cache::COMPILER_OPTIONS;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::gate::{
-    CheckOptions, CheckResult, CheckedModule, OperationCheck, Verdict, check, check_compiler_options,
+    CheckOptions, CheckResult, CheckVerdict, CheckedModule, OperationCheck, check, check_compiler_options,
     has_compiler_options, without_calls, write_annotations, write_junit,
 };
 use crate::ledger::Ledger;
@@ -23,14 +23,14 @@ use crate::report::check_lines;
 use crate::scratch::Scratch;
 use crate::timer::Timer;
 use crate::timer::events::Events;
-use crate::tune::{Plan, Session, Stopped, TuneError, TuneOptions};
+use crate::tune::{Session, Stopped, TuneError, TuneOptions, TuningPlan};
 
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{CacheArgs, Format, FormatArg, number, part, seconds};
 use super::output_file::OutputFile;
-use super::plan::{PlanArgs, Source};
+use super::plan::{PlanArgs, PlanSource};
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
@@ -132,7 +132,7 @@ struct OpenCheck<'a> {
     timer: Box<dyn Timer>,
     ledger: Ledger,
     /// The labelled calls, if there are any.
-    calls: Option<(Source, Plan)>,
+    calls: Option<(PlanSource, TuningPlan)>,
     /// The module, if compiler options are cached for it.
     module: Option<CheckedModule>,
     options: TuneOptions,
@@ -148,7 +148,7 @@ impl<'a> OpenCheck<'a> {
     fn open(
         args: &'a CheckArgs,
         mut ledger: Ledger,
-        calls: Option<Source>,
+        calls: Option<PlanSource>,
         module: Option<CheckedModule>,
     ) -> Result<Self, Fault> {
         let (cancel, scratch) = (cancel_flag()?, scratch()?);
@@ -164,7 +164,7 @@ impl<'a> OpenCheck<'a> {
         }
         let (folder, cache_state) = (cache::folder(&args.cache).ok(), args.timer.cache_state.clone());
         let (resolution, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
-        let plan = |calls: Source| {
+        let plan = |calls: PlanSource| {
             let plan = calls.plan(&timer.info().device.identity, &args.plan.options())?;
             if let Some(widest) = plan.widest(&calls.registry) {
                 widest.check_hosts(&*timer).map_err(Fault::input)?;
@@ -191,7 +191,7 @@ impl<'a> OpenCheck<'a> {
         let events = || Events::default().and(Progress::new(bars.clone()));
         let mut on_checked = |operation: &OperationCheck| {
             let OperationCheck { call, verdict, reason, .. } = operation;
-            if *verdict == Verdict::Missing && self.args.format.format == Format::Table {
+            if *verdict == CheckVerdict::Missing && self.args.format.format == Format::Table {
                 return; // it took no time, and the table says the same
             }
             bars.suspend(|| say(&format!("{call}: {}: {reason}", verdict.name())));
@@ -250,10 +250,10 @@ fn exit_code(result: &CheckResult, is_matched: bool, args: &CheckArgs) -> u8 {
         operation.failure.as_ref().is_some_and(|failure| failure.kind == FailureKind::Device)
     };
     let is_unchecked = |operation: &OperationCheck| match operation.verdict {
-        Verdict::Missing => !args.allow_missing,
+        CheckVerdict::Missing => !args.allow_missing,
         verdict => verdict.is_unchecked(),
     };
-    let is_nothing_cached = all(|operation| operation.verdict == Verdict::Missing);
+    let is_nothing_cached = all(|operation| operation.verdict == CheckVerdict::Missing);
     if result.operations.iter().any(|operation| operation.verdict.is_alarm()) {
         exit::REGRESSED
     } else if result.interrupted {

@@ -27,7 +27,7 @@ use super::fault::Fault;
 use super::option_setting::{option_set, setting};
 use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
-use super::plan::{PlanArgs, Source};
+use super::plan::{PlanArgs, PlanSource};
 use super::say::say;
 use super::scan::NoLabels;
 use super::signature::StoreSignerArgs;
@@ -147,7 +147,7 @@ struct OpenCompile<'a> {
     compilers: Vec<(Target, TargetCompiler)>,
     baseline: Option<Baseline>,
     /// The module's labelled calls; `None` if the module itself is compiled.
-    calls: Option<Source>,
+    calls: Option<PlanSource>,
     /// The module's file name.
     name: String,
     /// Whether the module has anything for one of the targets.
@@ -249,7 +249,7 @@ impl<'a> OpenCompile<'a> {
 }
 
 /// The module's labels and their recordings; `None` if the module itself is compiled.
-fn read(args: &CompileArgs) -> Result<Option<Source>, Fault> {
+fn read(args: &CompileArgs) -> Result<Option<PlanSource>, Fault> {
     let named = args.plan.registry.as_deref();
     if named.is_none() && super::registry::folder_for(&args.module, None).is_err() {
         return Ok(None);
@@ -291,7 +291,10 @@ fn plugin_for(args: &CompileArgs, target: &Target) -> Result<PathBuf, Fault> {
             return Fault::device(format!("target `{target}`: {}", failure.message));
         }
         let advice = match target.platform.as_str() {
-            "tpu" => "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with `--plugin`",
+            "tpu" => {
+                "activate a Python environment that has it (`jax[tpu]` brings libtpu), or name libtpu.so with \
+                      `--plugin`"
+            }
             _ => {
                 "install the one of the JAX that recorded (`pip install --no-deps jax-cuda13-pjrt==VERSION \
                  nvidia-cuda-nvcc nvidia-nvvm`) or name it with `--plugin`"

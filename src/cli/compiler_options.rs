@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde_json::Value;
 
 use crate::cache::{OptionPolicy, option_policy};
-use crate::candidates::{Choice, CompilerOption, OptionClass, OptionScope, OptionSpace, spelled};
+use crate::candidates::{CompilerOption, OptionChoice, OptionClass, OptionScope, OptionSpace, spelled};
 use crate::compiler_flags::{FlagVariable, flags_of};
 use crate::compiler_options::{
     OPERATION, OptionModule, OptionTuneError, SharedModule, tune_compiler_options, tune_shared_options,
@@ -132,8 +132,8 @@ fn own_list(path: &Path) -> Result<OptionSpace, Fault> {
     match refused {
         Some((name, value)) => {
             let message = format!(
-                "`{}`: `{name}={}` is on no list of what an entry may set (docs/options.md): remove it, or always set it \
-                 with `--base-options`",
+                "`{}`: `{name}={}` is on no list of what an entry may set (docs/options.md): remove it, or always set \
+                 it with `--base-options`",
                 path.display(),
                 printable(&spelled(value))
             );
@@ -178,7 +178,8 @@ impl ModulesToTune {
         if let Some((name, _)) = self.base.iter().find(|(name, _)| acts_on_process(space, name)) {
             let variable = FlagVariable::of_platform(&platform).name();
             let message = format!(
-                "`--base-options {name}`: it acts on a process and not on one compilation: set it in {variable} for this run"
+                "`--base-options {name}`: it acts on a process and not on one compilation: set it in {variable} for \
+                 this run"
             );
             return Err(Fault::new(exit::USAGE, message));
         }
@@ -235,7 +236,7 @@ impl ModulesToTune {
         let mut choices = space.choices(self.class);
         // an entry holds the options that one program is compiled with
         choices.retain(|choice| choice.scope == OptionScope::Compile || self.is_shared);
-        let is_set = |choice: &Choice| {
+        let is_set = |choice: &OptionChoice| {
             let mut set = set.iter().chain(&of_process).chain(&self.base).chain(own);
             set.any(|(name, _)| choice.set.get(name).is_some())
         };
@@ -302,7 +303,7 @@ impl ModulesToTune {
         }
         let base = |module: &OptionModule| {
             // the options that are not tried were set
-            let tried: Vec<String> = module.choices.iter().map(Choice::to_string).collect();
+            let tried: Vec<String> = module.choices.iter().map(OptionChoice::to_string).collect();
             (module.base.to_config(), tried)
         };
         let bases: BTreeSet<(Config, Vec<String>)> = modules.iter().map(|shared| base(&shared.module)).collect();
@@ -341,7 +342,7 @@ fn acts_on_process(space: &OptionSpace, name: &str) -> bool {
 fn without_process_options(modules: &mut [Ready], timer: &str) -> Option<String> {
     let mut names = BTreeSet::new();
     for Ready { module, .. } in modules {
-        let (process, others): (Vec<Choice>, Vec<Choice>) =
+        let (process, others): (Vec<OptionChoice>, Vec<OptionChoice>) =
             std::mem::take(&mut module.choices).into_iter().partition(|choice| choice.scope == OptionScope::Process);
         names.extend(process.into_iter().map(|choice| format!("`{}`", choice.name)));
         module.choices = others;
@@ -441,7 +442,8 @@ mod tests {
     ) -> (Ready, Vec<String>) {
         let option = |name: &str, value: &str, scope: &str| {
             format!(
-                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "{scope}", "does": "d", "source": "s"}}"#
+                r#"{{"name": "{name}", "values": [{value}], "kind": "safe", "scope": "{scope}", "does": "d",
+                    "source": "s"}}"#
             )
         };
         let compile = [

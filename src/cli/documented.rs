@@ -116,7 +116,8 @@ fn commands_that_are_not_accepted_are_reported() {
     let verdicts = |page: &str| commands(page).iter().map(|command| wrong(command).is_none()).collect::<Vec<_>>();
     let page = "`autotune-lowered scan` and `autotune-lowered chek`\n```sh run\n\
                 A=1 autotune-lowered scan a.mlir --format \\\n  json | head # autotune-lowered no\n\
-                export \"$(autotune-lowered cache exporte x)\"\nautotune-lowered scan a.mlir --nonsense\nautotune-lowered tune\n```\n\
+                export \"$(autotune-lowered cache exporte x)\"\nautotune-lowered scan a.mlir --nonsense\n\
+                autotune-lowered tune\n```\n\
                 ```python\nautotune-lowered no\n```\n";
     assert_eq!(verdicts(page), [true, false, true, false, false, false]);
 }

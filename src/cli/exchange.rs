@@ -10,8 +10,8 @@ use crate::cache::{CacheKey, Entry, JsonForm};
 use crate::compiler_flags::{FlagVariable, flags_after};
 use crate::counted::counted;
 use crate::exchange::{
-    EjkernelFields, EjkernelImport, TokamaxImport, export_ejkernel, export_flags, export_json_as, export_options,
-    export_tokamax, import_ejkernel, import_json_as, import_tokamax,
+    EjkernelFields, EjkernelImport, TokamaxImport, TokamaxOperations, export_ejkernel, export_flags, export_json_as,
+    export_options, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
 use crate::report::write_json;
 
@@ -48,6 +48,24 @@ pub(super) struct ExportArgs {
     /// JSON always has it
     #[arg(long)]
     pub replayed: bool,
+    #[command(flatten)]
+    pub cache: CacheArgs,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ImportArgs {
+    /// The tool or format of the files
+    #[arg(long, value_enum)]
+    pub format: ExchangeArg,
+    /// A file, or a folder of them
+    pub path: PathBuf,
+    /// Only what belongs to this device, by Tokamax's name; a Tokamax database is then for exactly this kind
+    #[arg(long, value_name = "TEXT")]
+    pub fingerprint: Option<String>,
+    /// Operations of the Tokamax that wrote the databases, as `python -m autotune_lowered.tokamax_operations` prints
+    /// them [default: those of 0.0.12 to 0.0.17]
+    #[arg(long, value_name = "FILE")]
+    pub operations: Option<PathBuf>,
     #[command(flatten)]
     pub cache: CacheArgs,
 }
@@ -186,15 +204,17 @@ fn print_options(entries: &[(CacheKey, Arc<Entry>)], file: Option<&Path>, out: &
 }
 
 /// Reads another tool's files into a cache.
-pub(super) fn import(
-    format: ExchangeArg,
-    path: &Path,
-    fingerprint: Option<&str>,
-    args: &CacheArgs,
-    out: &mut dyn Write,
-) -> Result<u8, Fault> {
-    if fingerprint.is_some() && format != ExchangeArg::Tokamax {
-        return Err(Fault::input("only Tokamax's entries can be selected by a device's name: omit `--fingerprint`"));
+pub(super) fn import(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let ImportArgs { format, path, fingerprint, operations, cache } = args;
+    if *format != ExchangeArg::Tokamax {
+        if fingerprint.is_some() {
+            return Err(Fault::input(
+                "only Tokamax's entries can be selected by a device's name: omit `--fingerprint`",
+            ));
+        }
+        if operations.is_some() {
+            return Err(Fault::input("only Tokamax's databases are named after operations: omit `--operations`"));
+        }
     }
     let (entries, skipped, notes) = match format {
         ExchangeArg::Ejkernel => {
@@ -202,7 +222,9 @@ pub(super) fn import(
             (entries, skipped, Vec::new())
         }
         ExchangeArg::Tokamax => {
-            let TokamaxImport { entries, skipped, notes } = import_tokamax(path, fingerprint)?;
+            let operations = operations.as_deref().map(TokamaxOperations::read).transpose()?;
+            let TokamaxImport { entries, skipped, notes } =
+                import_tokamax(path, fingerprint.as_deref(), operations.as_ref())?;
             (entries, skipped, notes)
         }
         ExchangeArg::OptionsJson => {
@@ -212,7 +234,7 @@ pub(super) fn import(
             return Err(Fault::input("flags do not say which program they are for: import entries as `json`"));
         }
         ExchangeArg::Json | ExchangeArg::Jsonl => {
-            (import_json_as(json_form(format, path), path)?, Vec::new(), Vec::new())
+            (import_json_as(json_form(*format, path), path)?, Vec::new(), Vec::new())
         }
     };
     for reason in &skipped {
@@ -221,7 +243,7 @@ pub(super) fn import(
     for note in &notes {
         tracing::warn!("{note}");
     }
-    let ledger = cache::open(args)?;
+    let ledger = cache::open(cache)?;
     let taken = ledger.import(&entries)?;
     ledger.publish()?;
     writeln!(out, "imported {} of {}", taken, entries.len())?;

@@ -113,5 +113,6 @@ macro_rules! faults {
         }
     )+};
 }
-faults!(LedgerError => CACHE_TROUBLE, StoreError => CACHE_TROUBLE, LogError => CACHE_TROUBLE, TuneError => CACHE_TROUBLE);
+faults!(LedgerError => CACHE_TROUBLE, StoreError => CACHE_TROUBLE);
+faults!(LogError => CACHE_TROUBLE, TuneError => CACHE_TROUBLE);
 faults!(StoredError => BAD_INPUT, ExchangeError => BAD_INPUT, TraceFileError => BAD_INPUT);

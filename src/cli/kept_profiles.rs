@@ -24,7 +24,8 @@ pub(super) struct KeepArgs {
     #[arg(long, value_name = "N", requires = "keep_profiles", value_parser = clap::value_parser!(u64).range(1..))]
     pub profile_every: Option<u64>,
     /// Maximum number of these to keep, the newest ones
-    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "K", requires = "profile_every", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub profiles_kept: u32,
 }
 

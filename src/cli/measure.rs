@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::measure::{CompiledWith, MeasureError, MeasureMode, MeasureOptions, measure};
-use crate::measured_by::{CacheState, Launch};
+use crate::measured_by::{CacheState, LaunchMode};
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
 
@@ -36,7 +36,7 @@ pub(super) struct MeasureArgs {
     pub cache_state: CacheState,
     /// How kernels are launched on a GPU [default: as XLA_FLAGS say]
     #[arg(long, value_parser = launch())]
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchMode>,
     #[command(flatten)]
     pub inputs: InputArgs,
     /// What runs the program: `jax` or `jax:PYTHON`, `pjrt` if the plugin has a profiler, `command:CMD` [default: jax,

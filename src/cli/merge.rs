@@ -9,7 +9,7 @@ use clap::Args;
 use crate::cache::{Cached, diff};
 use crate::counted::counted;
 use crate::exchange::export_json;
-use crate::ledger::{Ledger, Stored, read_cache};
+use crate::ledger::{Ledger, StoredCache, read_cache};
 use crate::merge::{Merged, merge};
 
 use super::fault::Fault;
@@ -40,7 +40,7 @@ pub(super) struct DiffArgs {
 }
 
 /// The kind of output that a name requests.
-enum Output {
+enum MergeOutput {
     Snapshot,
     Json,
     Folder,
@@ -52,16 +52,16 @@ pub(super) fn run_merge(args: &MergeArgs, out: &mut dyn Write) -> Result<u8, Fau
     let is_output =
         |path: &Path| matches!((fs::canonicalize(path), fs::canonicalize(&args.out)), (Ok(a), Ok(b)) if a == b);
     // its own entries are always merged too, under its lock
-    let inputs = args.caches.iter().filter(|path| !(matches!(output, Output::Folder) && is_output(path)));
+    let inputs = args.caches.iter().filter(|path| !(matches!(output, MergeOutput::Folder) && is_output(path)));
     let mut caches: Vec<Cached> = Vec::new();
     for path in inputs {
         caches.push(open(path)?.cached);
     }
     match output {
-        Output::Folder => merge_into_folder(caches, &args.out, out),
-        Output::Snapshot | Output::Json => {
+        MergeOutput::Folder => merge_into_folder(caches, &args.out, out),
+        MergeOutput::Snapshot | MergeOutput::Json => {
             let merged = merged(&caches)?;
-            if matches!(output, Output::Snapshot) {
+            if matches!(output, MergeOutput::Snapshot) {
                 let digest = merged.write_snapshot(&args.out)?;
                 writeln!(out, "{digest}  {}", args.out.display())?;
             } else {
@@ -74,7 +74,7 @@ pub(super) fn run_merge(args: &MergeArgs, out: &mut dyn Write) -> Result<u8, Fau
 }
 
 /// A cache at a path; notes on it go to stderr.
-pub(super) fn open(path: &Path) -> Result<Stored, Fault> {
+pub(super) fn open(path: &Path) -> Result<StoredCache, Fault> {
     let stored = read_cache(path)?;
     for note in &stored.notes {
         tracing::warn!("{note}");
@@ -82,13 +82,13 @@ pub(super) fn open(path: &Path) -> Result<Stored, Fault> {
     Ok(stored)
 }
 
-fn output_of(path: &Path) -> Result<Output, Fault> {
+fn output_of(path: &Path) -> Result<MergeOutput, Fault> {
     match path.extension().and_then(|extension| extension.to_str()) {
-        _ if path.is_dir() => Ok(Output::Folder),
-        Some("snapshot") => Ok(Output::Snapshot),
-        Some("json" | "jsonl") => Ok(Output::Json),
-        None if !path.exists() => Ok(Output::Folder),
-        _ if !path.exists() && path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(Output::Folder),
+        _ if path.is_dir() => Ok(MergeOutput::Folder),
+        Some("snapshot") => Ok(MergeOutput::Snapshot),
+        Some("json" | "jsonl") => Ok(MergeOutput::Json),
+        None if !path.exists() => Ok(MergeOutput::Folder),
+        _ if !path.exists() && path.as_os_str().as_encoded_bytes().ends_with(b"/") => Ok(MergeOutput::Folder),
         _ => {
             let message = format!(
                 "`{}` does not say what to write: end it in `.snapshot`, `.json` or `.jsonl`, or in `/` for a cache \

@@ -156,6 +156,9 @@ fn read_folder(folder: &Path, programs: &ProgramReader<'_>) -> Result<OptionFile
         .map(|(reason, names)| format!("{} ({reason})", listed(names.iter().map(|name| format!("`{name}`")))));
     let of = modules.len() + count;
     let line = (count > 0).then(|| format!("skipped, {count} of {}: {}", counted(of, "module"), listed(parts)));
+    let names = dumped.sub_folders.iter().map(|name| format!("`{name}`"));
+    let within = (names.len() > 0).then(|| format!("sub-folders with modules, which are not read: {}", listed(names)));
+    let line = line.into_iter().chain(within).reduce(|one, other| format!("{one}; {other}"));
     if modules.is_empty() {
         let message =
             format!("`{}`: no module can be tuned; {}; {HOW_TO_DUMP}", folder.display(), line.unwrap_or_default());
@@ -181,8 +184,8 @@ fn reason(error: &MeasureError) -> &'static str {
     }
 }
 
-const HOW_TO_DUMP: &str = "run with `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or write StableHLO with \
-     `autotune_lowered.dump(lowered, \"module.mlir\")`";
+const HOW_TO_DUMP: &str = "run with `XLA_FLAGS='--xla_dump_to=FOLDER --xla_dump_hlo_as_proto'`, or write StableHLO \
+                           with `autotune_lowered.dump(lowered, \"module.mlir\")`";
 
 /// What to pass instead of an optimized module.
 fn optimized(path: &Path) -> String {

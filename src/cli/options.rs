@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
 use crate::digest::Digest;
-use crate::measured_by::{CacheState, Launch, Metric};
+use crate::measured_by::{CacheState, LaunchMode, Metric};
 use crate::peaks::Peaks;
 use crate::report::{Document, write_json};
 use crate::timer::TimerName;
@@ -45,12 +45,12 @@ pub(super) fn cache_state() -> impl TypedValueParser<Value = CacheState> {
 }
 
 /// Parses the launch mode of a GPU.
-pub(super) fn launch() -> impl TypedValueParser<Value = Launch> {
+pub(super) fn launch() -> impl TypedValueParser<Value = LaunchMode> {
     let launches = [
         PossibleValue::new("replay").help("As command buffers (CUDA graphs), which is XLA's default"),
         PossibleValue::new("eager").help("One by one; profiles then name each operation"),
     ];
-    PossibleValuesParser::new(launches).map(|name| Launch::from(name.as_str()))
+    PossibleValuesParser::new(launches).map(|name| LaunchMode::from(name.as_str()))
 }
 
 #[derive(Debug, Clone, Args)]
@@ -174,7 +174,8 @@ impl PeaksArg {
 pub(super) struct LimitArgs {
     /// Seconds after which a worker's start, a compilation or another call to a worker counts as hung; starting gets
     /// at least 60
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub timeout: u64,
     /// MiB of memory that one worker may use; N workers may use N times as much [default: three quarters of the
     /// machine's]

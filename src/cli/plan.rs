@@ -8,7 +8,7 @@ use crate::device::{DeviceIdentity, MatchMode};
 use crate::hlo::{Scan, ScanOptions, UserLabels};
 use crate::matching::ByName;
 use crate::registry::Registry;
-use crate::tune::{Plan, PlanOptions, Shard, plan};
+use crate::tune::{PlanOptions, Shard, TuningPlan, plan};
 
 use super::fault::Fault;
 use super::options::LabelArgs;
@@ -39,7 +39,7 @@ pub(super) struct PlanArgs {
 }
 
 /// A module and the recordings to match it with.
-pub(super) struct Source {
+pub(super) struct PlanSource {
     pub(super) scan: Scan,
     pub(super) registry: Registry,
     /// The user's own labels, if there are any.
@@ -48,14 +48,14 @@ pub(super) struct Source {
 
 impl PlanArgs {
     /// Reads the module; a module without labels needs no registry.
-    pub(super) fn read(&self, module: &Path, no_labels: NoLabels) -> Result<Result<Source, Scan>, Fault> {
+    pub(super) fn read(&self, module: &Path, no_labels: NoLabels) -> Result<Result<PlanSource, Scan>, Fault> {
         let options = ScanOptions { user_labels: user_labels(&self.labels)? };
         let scan = scan_whole(module, &options, no_labels)?;
         if scan.labels.is_empty() {
             return Ok(Err(scan));
         }
         let registry = registry::open(&registry::folder_for(module, self.registry.as_deref())?)?;
-        Ok(Ok(Source { scan, registry, labels: options.user_labels }))
+        Ok(Ok(PlanSource { scan, registry, labels: options.user_labels }))
     }
 
     /// The library's form of it.
@@ -70,9 +70,9 @@ impl PlanArgs {
     }
 }
 
-impl Source {
+impl PlanSource {
     /// The plan for a device; for a shard it reports how much it holds.
-    pub(super) fn plan(&self, device: &DeviceIdentity, options: &PlanOptions) -> Result<Plan, Fault> {
+    pub(super) fn plan(&self, device: &DeviceIdentity, options: &PlanOptions) -> Result<TuningPlan, Fault> {
         let plan = plan(&self.scan, &self.registry, device, options)
             .map_err(|error| Fault::new(exit::NOTHING_MATCHED, error))?;
         if let Some(note) = plan.shard_note() {

@@ -15,7 +15,10 @@ use super::{cache, device, executables, exit};
 
 /// Arguments of `cache prune`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("which").args(["older_than", "only_for", "stale", "executables"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("which")
+    .args(["older_than", "only_for", "stale", "executables"])
+    .required(true)
+    .multiple(true))]
 pub(super) struct PruneArgs {
     /// Only entries decided longer ago: a number with `m`, `h`, `d` or `w` (minutes to weeks), such as `90d`
     #[arg(long, value_name = "AGE", value_parser = age)]

@@ -10,7 +10,8 @@ use super::exit;
 pub(super) fn reference(mut command: Command) -> String {
     command.build();
     let mut text = String::from(
-        "# The command line\n\n`autotune-lowered man --markdown` prints this page, and `autotune-lowered COMMAND --help` one command of it.\n\n\
+        "# The command line\n\n`autotune-lowered man --markdown` prints this page, and `autotune-lowered COMMAND \
+         --help` one command of it.\n\n\
          These flags may stand before and after every command:\n\n",
     );
     command.get_arguments().filter(|arg| arg.is_global_set()).for_each(|arg| describe_argument(arg, &mut text));

@@ -13,7 +13,7 @@ use crate::measured_by::CacheState;
 use crate::race::RaceError;
 use crate::report::{FailedProgram, SelftestResult, resolution_note};
 use crate::selftest::{
-    Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
+    FigureKey, Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, StoredFigures, selftest,
 };
 use crate::timer::Timer;
 use crate::timer::events::Events;
@@ -77,7 +77,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         return Err(Fault::new(worst, format!("`{}`: {}", failed.program, failed.reason)));
     }
     if !points.is_empty() {
-        keep(&mut document, &Setting::of(&*timer, &options.cache_state), &points, &lock)?;
+        keep(&mut document, &FigureKey::of(&*timer, &options.cache_state), &points, &lock)?;
     }
     document.programs = points;
     args.format.write(out, &document)?;
@@ -133,8 +133,8 @@ fn exit_code(error: &SelftestError, of_user: bool) -> u8 {
 }
 
 /// Adds the figures to the folder's.
-fn keep(document: &mut SelftestResult, setting: &Setting, points: &[Point], lock: &FolderLock) -> Result<(), Fault> {
-    let (mut stored, note) = Stored::read(lock.folder());
+fn keep(document: &mut SelftestResult, setting: &FigureKey, points: &[Point], lock: &FolderLock) -> Result<(), Fault> {
+    let (mut stored, note) = StoredFigures::read(lock.folder());
     document.notes.extend(note);
     stored.add(setting, points.to_vec());
     stored.write(lock)?;
@@ -150,7 +150,7 @@ pub(super) fn known_resolution(
 ) -> (Resolution, Vec<String>) {
     // a tuner that keeps nothing may run without any folder
     let Some(folder) = folder else { return Default::default() };
-    let known = Stored::known(folder, timer, &state);
+    let known = StoredFigures::known(folder, timer, &state);
     if let Some(note) = &known.damage {
         tracing::warn!("{note}");
     }

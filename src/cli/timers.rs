@@ -9,7 +9,7 @@ use clap::Args;
 use crate::device::{flags_with_launch, launch_options};
 use crate::failure::Failure;
 use crate::io_hint::scratch_hint;
-use crate::measured_by::{CacheState, Launch, Metric};
+use crate::measured_by::{CacheState, LaunchMode, Metric};
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
@@ -42,7 +42,7 @@ pub(super) struct TimerArgs {
     pub cache_state: CacheState,
     /// How kernels are launched on a GPU [default: as XLA_FLAGS say]
     #[arg(long, value_parser = launch())]
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchMode>,
     #[command(flatten)]
     pub plugin: PluginArgs,
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>)
     }
     match &by.launch {
         None => {}
-        Some(Launch::Replay) if args.launch.is_none() => {
+        Some(LaunchMode::Replay) if args.launch.is_none() => {
             say("kernels are launched as command buffers where a program has five or more (`replay`, XLA's default)");
         }
         Some(launch) => say(&format!("kernels are launched {} (`{launch}`)", launch.to_words())),
@@ -185,7 +185,7 @@ pub(super) fn start_named(
 }
 
 /// The `XLA_FLAGS` of workers with this launch mode.
-fn xla_flags(launch: &Launch) -> Result<String, Fault> {
+fn xla_flags(launch: &LaunchMode) -> Result<String, Fault> {
     let own = std::env::var("XLA_FLAGS").unwrap_or_default();
     flags_with_launch(&own, launch).ok_or_else(|| {
         let message =

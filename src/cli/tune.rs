@@ -13,11 +13,11 @@ use super::profile;
 use super::say::say;
 use super::scan::{nothing_matched, user_labels};
 use super::tune_args::TuneArgs;
-use super::tune_run::{Inputs, OpenRun};
+use super::tune_run::{OpenRun, RunInputs};
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    let inputs = match Inputs::read(args)? {
+    let inputs = match RunInputs::read(args)? {
         Ok(inputs) => inputs,
         Err(scan) => return without_labels(args, &scan, out),
     };

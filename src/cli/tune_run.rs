@@ -19,8 +19,8 @@ use crate::scratch::Scratch;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Sink, Slice};
 use crate::tune::{
-    AutotuningResult, OperationResult, Plan, PlanOptions, Session, Status, StepProfile, Stopped, TuneError,
-    TuneOptions, without_calls,
+    AutotuningResult, OperationResult, PlanOptions, Session, Status, StepProfile, Stopped, TuneError, TuneOptions,
+    TuningPlan, without_calls,
 };
 
 use super::cache::RunCache;
@@ -28,7 +28,7 @@ use super::compiler_options::{ModulesToTune, say_use};
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
-use super::plan::Source;
+use super::plan::PlanSource;
 use super::profile::trace::unknown_format;
 use super::programs::ProgramReader;
 use super::progress::Progress;
@@ -39,16 +39,16 @@ use super::tune_args::{DeviceList, TuneArgs};
 use super::{cache, candidates, executables, exit, profile, selftest};
 
 /// The labelled calls and the whole modules to tune, each if there are any.
-type Subject = (Option<Source>, Option<ModulesToTune>);
+type Subject = (Option<PlanSource>, Option<ModulesToTune>);
 
 /// What a run tunes, how, and where its report and its trace go.
-pub(super) struct Inputs<'a> {
+pub(super) struct RunInputs<'a> {
     args: &'a TuneArgs,
     /// When the run began.
     begin: Instant,
     events: Events,
     /// The labelled calls, if there are any.
-    calls: Option<Source>,
+    calls: Option<PlanSource>,
     /// The whole modules, if their compiler options are tuned.
     modules: Option<ModulesToTune>,
     /// The profiled step whose time is saved.
@@ -59,7 +59,7 @@ pub(super) struct Inputs<'a> {
     trace: Option<TraceFile<'a>>,
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> RunInputs<'a> {
     /// Reads everything that the arguments name; only the scan if the module holds nothing to tune.
     pub(super) fn read(args: &'a TuneArgs) -> Result<Result<Self, Scan>, Fault> {
         let begin = Instant::now();
@@ -129,9 +129,9 @@ pub(super) struct OpenRun<'a> {
     others: Others,
     timer: Box<dyn Timer>,
     cache: RunCache,
-    inputs: Inputs<'a>,
+    inputs: RunInputs<'a>,
     /// What is tuned of the labelled calls, if there are any.
-    calls: Option<(Source, Plan)>,
+    calls: Option<(PlanSource, TuningPlan)>,
     options: TuneOptions,
     cancel: Arc<AtomicBool>,
     /// Keeps profiles.
@@ -150,7 +150,7 @@ struct Others {
 }
 
 /// The outcome of a run.
-pub(super) struct Outcome {
+pub(super) struct RunOutcome {
     result: AutotuningResult,
     /// What stopped it.
     stopped_by: Option<TuneError>,
@@ -159,7 +159,7 @@ pub(super) struct Outcome {
 
 impl<'a> OpenRun<'a> {
     /// Opens the cache and starts the timers.
-    pub(super) fn open(mut inputs: Inputs<'a>) -> Result<Self, Fault> {
+    pub(super) fn open(mut inputs: RunInputs<'a>) -> Result<Self, Fault> {
         let (args, cancel, scratch) = (inputs.args, cancel_flag()?, scratch()?);
         let opening = inputs.events.open(Slice::Step("open the cache"));
         // the cache comes first: a locked or broken one fails before a device is started
@@ -185,7 +185,7 @@ impl<'a> OpenRun<'a> {
     }
 
     /// Tunes the labelled calls, and then the compiler options of the whole modules.
-    pub(super) fn tune(&mut self, bars: &MultiProgress) -> Outcome {
+    pub(super) fn tune(&mut self, bars: &MultiProgress) -> RunOutcome {
         let events = self.keeper.iter().fold(self.inputs.events.clone(), |events, keeper| events.and(keeper.clone()));
         // one for each device, because each draws its own bar
         let with_progress = || events.and(Progress::new(bars.clone()));
@@ -197,7 +197,7 @@ impl<'a> OpenRun<'a> {
         let of_modules =
             modules.map_or(Ok(()), |modules| modules.tune(&mut runner, is_dry, &self.options, &mut result));
         result.notes.append(&mut self.of_selftest);
-        Outcome { result, stopped_by, of_modules }
+        RunOutcome { result, stopped_by, of_modules }
     }
 
     fn tune_calls(&mut self, events: &dyn Fn() -> Events) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
@@ -221,8 +221,8 @@ impl<'a> OpenRun<'a> {
     }
 
     /// Prints the outcome, writes the files and publishes the decisions. Each is tried whatever becomes of the others.
-    pub(super) fn write(self, outcome: Outcome, out: &mut dyn Write) -> Result<u8, Fault> {
-        let Outcome { result, stopped_by, of_modules } = outcome;
+    pub(super) fn write(self, outcome: RunOutcome, out: &mut dyn Write) -> Result<u8, Fault> {
+        let RunOutcome { result, stopped_by, of_modules } = outcome;
         let args = self.inputs.args;
         // also for a stopped run, and before anything else can fail
         let traced = self.inputs.write_trace();
@@ -257,7 +257,7 @@ fn kept_executables(args: &TuneArgs, cache: &RunCache, scratch: &Scratch) -> Res
 }
 
 /// The plan of the labelled calls, for the timer's device.
-fn planned(inputs: &mut Inputs<'_>, timer: &dyn Timer) -> Result<Option<(Source, Plan)>, Fault> {
+fn planned(inputs: &mut RunInputs<'_>, timer: &dyn Timer) -> Result<Option<(PlanSource, TuningPlan)>, Fault> {
     let _planning = inputs.events.open(Slice::Step("plan"));
     let spaces = match timer.info().can.build_programs {
         true => candidates::spaces(inputs.args.candidates.as_deref())?,
@@ -271,8 +271,8 @@ fn planned(inputs: &mut Inputs<'_>, timer: &dyn Timer) -> Result<Option<(Source,
 
 /// Starts the timers of the other devices, or further ones of a single device.
 fn others(
-    inputs: &Inputs<'_>,
-    calls: Option<&(Source, Plan)>,
+    inputs: &RunInputs<'_>,
+    calls: Option<&(PlanSource, TuningPlan)>,
     (by, from): (&TimerArgs, Executables<'_>),
     (timer, keeps_profiles): (&dyn Timer, bool),
 ) -> Result<Others, Fault> {

@@ -11,5 +11,5 @@ mod run;
 
 pub use contestant::{CompareOptions, Contestant};
 pub use error::CompareError;
-pub use result::{CompareResult, ContestantResult, Noise, Outputs};
+pub use result::{CompareResult, ContestantResult, Outputs, SelfNoise};
 pub use run::compare;

@@ -25,7 +25,7 @@ pub struct CompareResult {
     /// The contestants, in the given order.
     pub contestants: Vec<ContestantResult>,
     /// The first contestant against itself; `None` if not requested.
-    pub noise: Option<Noise>,
+    pub noise: Option<SelfNoise>,
     /// The inputs, in the programs' order.
     pub inputs: Vec<MadeInput>,
     /// Rounds that count.
@@ -102,7 +102,7 @@ pub enum Outputs {
 /// The first contestant against itself, compiled and loaded twice (A/A).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Noise {
+pub struct SelfNoise {
     /// Median of the copy's time over the first one's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,

@@ -7,10 +7,11 @@ use serde_json::{Map, Value};
 
 use super::contestant::{CompareOptions, Contestant};
 use super::error::CompareError;
-use super::result::{CompareResult, ContestantResult, Noise, Outputs};
+use super::result::{CompareResult, ContestantResult, Outputs, SelfNoise};
 use crate::array::ArraySpec;
 use crate::call::Call;
 use crate::config::Config;
+use crate::counted::listed;
 use crate::decision::{self, Compared};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -153,17 +154,8 @@ fn signature(timer: &mut dyn Timer, job: &Job, contestants: &[Contestant]) -> Re
     Ok(own)
 }
 
-/// Maximum number of arrays in an error.
-const SPECS_SHOWN: usize = 8;
-
 fn specs(specs: &[ArraySpec]) -> String {
-    let mut shown: Vec<String> = specs.iter().take(SPECS_SHOWN).map(|spec| format!("`{spec}`")).collect();
-    match specs.len() {
-        0 => return "nothing".to_owned(),
-        count if count > SPECS_SHOWN => shown.push(format!("and {} more", count - SPECS_SHOWN)),
-        _ => {}
-    }
-    shown.join(", ")
+    if specs.is_empty() { "nothing".to_owned() } else { listed(specs.iter().map(|spec| format!("`{spec}`"))) }
 }
 
 /// The inputs that all contestants take, by the first one's arguments. Arguments that any of them may overwrite are
@@ -199,7 +191,7 @@ fn result(
     let compared = |candidate: usize| found.candidates.get(candidate).copied().flatten();
     let rows = (0..contestants.len()).filter_map(|place| row(contestants, place, compared(place), &raced));
     let executable = |candidate: usize| raced.executables.get(&candidate);
-    let noise = copy.map(|copy| Noise {
+    let noise = copy.map(|copy| SelfNoise {
         ratio: compared(copy).map(|times| times.ratio),
         interval: compared(copy).map(|times| times.interval),
         bound: found.noise,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-use super::result::{Comparison, CompiledTarget, MEMORY_GROWTH, Regression};
+use super::result::{CompiledTarget, MEMORY_GROWTH, Regression, StoreComparison};
 use crate::config::Config;
 use crate::signature::PublicKeys;
 use crate::timer::pjrt::{CompileOutcome, CompiledFor, kept_outcomes};
@@ -32,8 +32,8 @@ impl Baseline {
     }
 
     /// Compares the results of a target's programs; `module` is the name of the module itself.
-    pub fn compare(&self, target: &CompiledTarget, module: &str) -> Comparison {
-        let mut comparison = Comparison::default();
+    pub fn compare(&self, target: &CompiledTarget, module: &str) -> StoreComparison {
+        let mut comparison = StoreComparison::default();
         let calls = target.calls.iter().flat_map(|call| {
             call.candidates
                 .iter()

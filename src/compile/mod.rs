@@ -12,7 +12,7 @@ mod run;
 pub use baseline::Baseline;
 pub use junit::write_compile_junit;
 pub use result::{
-    COMPILE_RESULT_SCHEMA, Comparison, CompileResult, CompiledCall, CompiledCandidate, CompiledTarget, MEMORY_GROWTH,
-    Regression,
+    COMPILE_RESULT_SCHEMA, CompileResult, CompiledCall, CompiledCandidate, CompiledTarget, MEMORY_GROWTH, Regression,
+    StoreComparison,
 };
 pub use run::{Follower, compile_module, compile_plan, forecast_module, forecast_plan};

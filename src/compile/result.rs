@@ -78,7 +78,7 @@ pub struct CompiledTarget {
     pub forecast: Option<Forecast>,
     /// The comparison with an earlier store, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<Comparison>,
+    pub baseline: Option<StoreComparison>,
 }
 
 fn one() -> u64 {
@@ -94,7 +94,7 @@ fn is_one(count: &u64) -> bool {
 /// Programs compared with an earlier store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct StoreComparison {
     /// Programs that the store has an outcome for.
     pub compared: usize,
     /// Programs that it does not have.

@@ -11,7 +11,7 @@ use crate::measure::{CompiledWith, MeasureError, MeasuredProgram};
 use crate::registry::{Candidate, Invocation, Registry};
 use crate::timer::ProgramFile;
 use crate::timer::pjrt::{CompileOutcome, TargetCompiler, TargetProgram};
-use crate::tune::Plan;
+use crate::tune::TuningPlan;
 
 use super::result::{CompiledCall, CompiledCandidate, CompiledTarget, name_of};
 
@@ -31,7 +31,7 @@ struct Gathered {
     sources: Vec<Vec<Result<usize, String>>>,
 }
 
-fn gather(plan: &Plan, registry: &Registry) -> Gathered {
+fn gather(plan: &TuningPlan, registry: &Registry) -> Gathered {
     let mut programs: Vec<TargetProgram> = Vec::new();
     // its index among them, by digest
     let mut places: HashMap<Digest, usize> = HashMap::new();
@@ -53,7 +53,12 @@ fn gather(plan: &Plan, registry: &Registry) -> Gathered {
 }
 
 /// The cost of compiling every candidate of a plan's calls.
-pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &TargetCompiler) -> CompiledTarget {
+pub fn forecast_plan(
+    plan: &TuningPlan,
+    registry: &Registry,
+    target: &str,
+    compiler: &TargetCompiler,
+) -> CompiledTarget {
     let forecast = Some(compiler.forecast(&gather(plan, registry).programs));
     let mut compiled = nothing_of(target, compiler);
     compiled.notes.extend(notes_of(plan, target));
@@ -65,7 +70,7 @@ pub fn forecast_plan(plan: &Plan, registry: &Registry, target: &str, compiler: &
 /// # Errors
 /// If the compiler's workers cannot be started.
 pub fn compile_plan(
-    plan: &Plan,
+    plan: &TuningPlan,
     registry: &Registry,
     target: &str,
     compiler: &mut TargetCompiler,
@@ -171,7 +176,7 @@ fn nothing_of(target: &str, compiler: &TargetCompiler) -> CompiledTarget {
 }
 
 /// The plan's notes, and why labels have no program to compile: each reason once, with the labels that it concerns.
-fn notes_of(plan: &Plan, target: &str) -> Vec<String> {
+fn notes_of(plan: &TuningPlan, target: &str) -> Vec<String> {
     let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for missed in &plan.missed {
         by_reason.entry(&missed.reason).or_default().push(missed.label.to_string());
@@ -192,7 +197,10 @@ fn unreadable_note<'a>(
     compiler: &TargetCompiler,
 ) -> Option<String> {
     let unreadable = |call: &CompiledCall| {
-        let is_unreadable = |outcome: &CompileOutcome| matches!(outcome, CompileOutcome::Failed { reason } if reason.starts_with(FailureKind::Unreadable.as_str()));
+        let is_unreadable = |outcome: &CompileOutcome| match outcome {
+            CompileOutcome::Failed { reason } => reason.starts_with(FailureKind::Unreadable.as_str()),
+            _ => false,
+        };
         call.outcomes().filter(|outcome| is_unreadable(outcome)).count()
     };
     let recorders: BTreeSet<&str> = invocations
@@ -206,8 +214,8 @@ fn unreadable_note<'a>(
     let programs = calls.iter().map(unreadable).sum::<usize>();
     (programs > 0).then(|| {
         format!(
-            "the compiler cannot read {}: recorded with {recorder}, the plugin is {plugin}; record with the JAX whose plugin \
-             compiles, or name that JAX's plugin with `--plugin`",
+            "the compiler cannot read {}: recorded with {recorder}, the plugin is {plugin}; record with the JAX whose \
+             plugin compiles, or name that JAX's plugin with `--plugin`",
             counted(programs, "program")
         )
     })
@@ -227,8 +235,8 @@ fn refused_note(calls: &[CompiledCall]) -> Option<String> {
     let (first, others) = refused.split_first()?;
     let others = if others.is_empty() { String::new() } else { format!(" and of {}", counted(others.len(), "other")) };
     Some(format!(
-        "every config of {first}{others} is refused for one reason, the baseline too: look for it in the kernel, in its \
-         arguments or in the compiler's version, not in the configs"
+        "every config of {first}{others} is refused for one reason, the baseline too: look for it in the kernel, in \
+         its arguments or in the compiler's version, not in the configs"
     ))
 }
 

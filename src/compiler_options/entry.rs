@@ -14,7 +14,7 @@ use crate::stats::Interval;
 use crate::timer::Timer;
 
 /// What was decided about a module.
-pub(super) struct Decided<'a> {
+pub(super) struct DecidedModule<'a> {
     pub(super) config: Config,
     pub(super) times: CandidateTimes,
     /// Sets that are as fast, besides the one that was taken.
@@ -30,7 +30,7 @@ pub(super) struct Decided<'a> {
     pub(super) program: Digest,
 }
 
-impl Decided<'_> {
+impl DecidedModule<'_> {
     pub(super) fn into_entry(self, timer: &dyn Timer, options: &RaceOptions) -> Entry {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let failed = self.candidates.iter().filter(|row| row.failure().is_some()).count();
@@ -73,7 +73,7 @@ pub(super) fn beside_itself(of_base: CandidateTimes) -> CandidateTimes {
 }
 
 /// What the cache knows about a module.
-pub(super) enum Known {
+pub(super) enum KnownDecision {
     /// The entry of the same search, for the same program and conditions.
     Entry(Arc<Entry>),
     /// No usable entry, with a note on the entry in force.
@@ -87,15 +87,15 @@ pub(super) fn known(
     options: &RaceOptions,
     key: &CacheKey,
     (search, program): (&str, Digest),
-) -> Result<Known, RaceError> {
+) -> Result<KnownDecision, RaceError> {
     let cached = ledger.cache().entry(key).map_err(TuneError::from)?;
-    let Some((entry, _)) = cached else { return Ok(Known::No(None)) };
+    let Some((entry, _)) = cached else { return Ok(KnownDecision::No(None)) };
     if let Some(why) = why_refused(&entry.config) {
-        return Ok(Known::No(Some(format!("the entry in force is not used: it {why}"))));
+        return Ok(KnownDecision::No(Some(format!("the entry in force is not used: it {why}"))));
     }
-    let Some(from) = &entry.provenance else { return Ok(Known::No(None)) };
+    let Some(from) = &entry.provenance else { return Ok(KnownDecision::No(None)) };
     if let Some(other) = from.semantic_digest.filter(|other| *other != program) {
-        return Ok(Known::No(Some(format!(
+        return Ok(KnownDecision::No(Some(format!(
             "the entry in force was found with another program of the same StableHLO digest ({} there, {} here): \
              the side file of one of them is wrong, or they have different forms",
             other.to_short(),
@@ -109,7 +109,7 @@ pub(super) fn known(
         && is_same_compiler
         && from.measured_by.as_condition().compiler(None) == by
         && !options.force;
-    Ok(if is_same { Known::Entry(entry) } else { Known::No(None) })
+    Ok(if is_same { KnownDecision::Entry(entry) } else { KnownDecision::No(None) })
 }
 
 /// A caveat on who does not use an entry of this device: JAX has its own compiler for CPUs and loads no plugin's file.

@@ -6,7 +6,7 @@ use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::race::{RaceError, RaceOptions};
-use crate::samples::{CandidateRecord, FailureRecord, JobRecord, Record};
+use crate::samples::{CandidateRecord, FailureRecord, JobRecord, LogRecord};
 use crate::timer::Timer;
 
 /// What the failure belongs to: the search, the module, and how it was compiled and run.
@@ -56,7 +56,7 @@ pub(super) fn forget_failure(
     if ledger.history(job(timer, options, search, module))?.failures.is_empty() {
         return Ok(());
     }
-    Ok(ledger.append(&Record::Job(Box::new(job_record(timer, options, search, module))))?)
+    Ok(ledger.append(&LogRecord::Job(Box::new(job_record(timer, options, search, module))))?)
 }
 
 /// Only records after this one count for the job.
@@ -78,6 +78,6 @@ pub(super) fn note_failure(
 ) -> Result<(), RaceError> {
     let record = job_record(timer, options, search, module);
     let failed = FailureRecord::new(record.job, 0, failure.clone());
-    ledger.append(&Record::Job(Box::new(record)))?;
-    Ok(ledger.append(&Record::Failed(failed))?)
+    ledger.append(&LogRecord::Job(Box::new(record)))?;
+    Ok(ledger.append(&LogRecord::Failed(failed))?)
 }

@@ -1,6 +1,6 @@
 //! The compiler options of a whole module: which set of them runs it fastest with the same outputs.
 //!
-//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::Choice) of options. It compiles each
+//! [`tune_compiler_options`] takes a module and [choices](crate::candidates::OptionChoice) of options. It compiles each
 //! choice alone, beside the base. Choices that compile to the same executable are one candidate. It combines the
 //! promising ones step by step and measures the best set again in new rounds, beside the base, a second compilation of
 //! the base, and every part of the set. Only these rounds decide whether a set wins, because the choice of the set by

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction};
-use crate::candidates::{Choice, OptionScope, OptionSet};
+use crate::candidates::{OptionChoice, OptionScope, OptionSet};
 use crate::counted::{counted, listed};
 use crate::digest::{Digest, FieldHasher};
 use crate::ledger::LedgerError;
@@ -26,14 +26,14 @@ pub struct OptionModule {
     pub base: OptionSet,
     /// Options that may be added. A set with an option of a whole process becomes no entry, because no single program
     /// can be compiled with it.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<OptionChoice>,
     /// How its inputs are made.
     pub inputs: InputOptions,
 }
 
 impl OptionModule {
     /// A module with the compiler's own options as its base.
-    pub fn new(program: MeasuredProgram, key: Result<Digest, String>, choices: Vec<Choice>) -> Self {
+    pub fn new(program: MeasuredProgram, key: Result<Digest, String>, choices: Vec<OptionChoice>) -> Self {
         Self { program, key, base: OptionSet::default(), choices, inputs: InputOptions::default() }
     }
 
@@ -57,7 +57,7 @@ pub(super) fn call(digest: Digest) -> Call {
 }
 
 /// Hashes the choices, because a decision depends on them.
-pub(super) fn hash_choices(choices: &[Choice], hasher: &mut FieldHasher) {
+pub(super) fn hash_choices(choices: &[OptionChoice], hasher: &mut FieldHasher) {
     for choice in choices {
         hasher.field(choice.set.to_config().as_str().as_bytes());
         if choice.scope == OptionScope::Process {

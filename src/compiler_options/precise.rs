@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::race::VariantRaces;
 use super::special_values::of_device;
-use super::variant::{Variant, Variants};
+use super::variant::{OptionVariant, Variants};
 use crate::array::{ArrayError, ArraySpec, Tolerance, error_of, widened};
 use crate::config::Config;
 use crate::counted::listed;
@@ -62,12 +62,12 @@ fn too_large() -> String {
 pub(super) fn try_reference(
     races: &mut VariantRaces<'_>,
     wide: Result<MeasuredProgram, String>,
-    (variants, base): (&Variants<'_>, &Variant),
-    finalists: &[Variant],
+    (variants, base): (&Variants<'_>, &OptionVariant),
+    finalists: &[OptionVariant],
     rows: &mut BTreeMap<Config, CandidateResult>,
 ) -> Result<Option<String>, RaceError> {
     let mut rejected = 0;
-    let mut is_asked = |row: &CandidateResult, variant: &Variant| match &row.outcome {
+    let mut is_asked = |row: &CandidateResult, variant: &OptionVariant| match &row.outcome {
         CandidateOutcome::Measured(_) => {
             let is_finalist = finalists.iter().any(|finalist| finalist.config == row.config);
             variants.changes_arithmetic(variant) || (is_finalist && !row.differences.is_empty())
@@ -79,7 +79,7 @@ pub(super) fn try_reference(
         _ => false,
     };
     let known = rows.values().filter_map(|row| Some((row, variants.of(&row.config)?)));
-    let asked: Vec<Variant> =
+    let asked: Vec<OptionVariant> =
         known.filter(|(row, variant)| is_asked(row, variant)).map(|(_, variant)| variant).collect();
     if asked.is_empty() {
         return Ok(None);
@@ -118,8 +118,8 @@ fn is_closer(errors: &[ReferenceError]) -> bool {
 fn reference_errors(
     races: &mut VariantRaces<'_>,
     wide: &MeasuredProgram,
-    base: &Variant,
-    variants: &[Variant],
+    base: &OptionVariant,
+    variants: &[OptionVariant],
 ) -> Result<Result<Vec<Vec<ReferenceError>>, String>, RaceError> {
     let _slice = races.runner.events.open(Slice::Step("the module in f64"));
     let reference = reference(races, wide, base);
@@ -128,7 +128,7 @@ fn reference_errors(
         Ok(reference) => reference,
         Err(why) => return Ok(Err(why)),
     };
-    let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
+    let all: Vec<OptionVariant> = std::iter::once(base).chain(variants).cloned().collect();
     let job = races.job(&all);
     races.runner.begin(&job)?;
     let mut found = Vec::new();
@@ -156,7 +156,11 @@ fn reference_errors(
 }
 
 /// The outputs of the module in `f64`, compiled with the base's options.
-fn reference(races: &mut VariantRaces<'_>, wide: &MeasuredProgram, base: &Variant) -> Result<Vec<OutputArray>, String> {
+fn reference(
+    races: &mut VariantRaces<'_>,
+    wide: &MeasuredProgram,
+    base: &OptionVariant,
+) -> Result<Vec<OutputArray>, String> {
     let message_of = |failure: Failure| failure.to_string();
     let folder = tempfile::tempdir_in(races.scratch).map_err(|error| message_of(of_device("a folder", &error)))?;
     let program = wide.write(folder.path(), "program").map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::module::OptionModule;
-use super::variant::Variant;
+use super::variant::OptionVariant;
 use crate::call::{Call, Direction};
 use crate::counted::counted as number_of;
 use crate::decision::Round;
@@ -86,11 +86,11 @@ impl<'a> VariantRaces<'a> {
     }
 
     /// A job of variants. A second variant with the same options is compiled again.
-    pub(super) fn job(&self, variants: &[Variant]) -> Job {
-        let candidate = |(index, variant): (usize, &Variant)| {
+    pub(super) fn job(&self, variants: &[OptionVariant]) -> Job {
+        let candidate = |(index, variant): (usize, &OptionVariant)| {
             let earlier = variants.iter().take(index).filter(|other| other.set == variant.set).count();
             let copy = u32::try_from(earlier).unwrap_or(u32::MAX);
-            let Variant { overrides, process, .. } = variant.clone();
+            let OptionVariant { overrides, process, .. } = variant.clone();
             let build = Build::default().options(overrides).process(process).copy(copy);
             JobCandidate::new(variant.config.clone()).program(Some(self.program.clone())).build(build)
         };
@@ -107,8 +107,12 @@ impl<'a> VariantRaces<'a> {
     }
 
     /// The module's inputs and outputs, from the first variant that compiles. The base is always tried.
-    pub(super) fn signature(&mut self, base: &Variant, others: &[Variant]) -> Result<ProgramSignature, RaceError> {
-        let variants: Vec<Variant> = std::iter::once(base).chain(others).cloned().collect();
+    pub(super) fn signature(
+        &mut self,
+        base: &OptionVariant,
+        others: &[OptionVariant],
+    ) -> Result<ProgramSignature, RaceError> {
+        let variants: Vec<OptionVariant> = std::iter::once(base).chain(others).cloned().collect();
         let job = self.job(&variants);
         let mut failures: Vec<Failure> = Vec::new();
         for candidate in 0..variants.len() {
@@ -148,7 +152,7 @@ impl<'a> VariantRaces<'a> {
     }
 
     /// Races variants. The others are compared with the first one.
-    pub(super) fn race(&mut self, variants: &[Variant], rules: &Rules<'_>) -> Result<Raced, RaceError> {
+    pub(super) fn race(&mut self, variants: &[OptionVariant], rules: &Rules<'_>) -> Result<Raced, RaceError> {
         let mut options = self.options.clone().force(rules.is_fresh).budget(self.until.left());
         if let Some(rounds) = rules.exact {
             options = options.rounds(Some(rounds)).without_verdict();

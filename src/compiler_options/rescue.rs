@@ -2,8 +2,8 @@
 
 use super::module::OptionModule;
 use super::race::{NONE_RUNS, Rules, VariantRaces, without_rescue};
-use super::variant::Variant;
-use crate::candidates::{Choice, OptionKind, OptionScope};
+use super::variant::OptionVariant;
+use crate::candidates::{OptionChoice, OptionKind, OptionScope};
 use crate::failure::{Failure, FailureKind};
 use crate::race::{BASELINE_FAILED, CandidateOutcome, CandidateResult, RaceError, Raced};
 
@@ -15,7 +15,7 @@ pub(super) struct FirstRace {
     /// The race of the variant that runs.
     pub(super) raced: Raced,
     /// The variant that runs, if it is not the base.
-    pub(super) rescue: Option<Variant>,
+    pub(super) rescue: Option<OptionVariant>,
     /// Variants that were tried before and do not run, the base first.
     pub(super) failed: Vec<CandidateResult>,
 }
@@ -24,10 +24,10 @@ pub(super) struct FirstRace {
 /// is likely, because it removes the code that crashes from the program. Options that change arithmetic are excluded,
 /// because there is no default to compare with. Options of a process are excluded, because the rescue becomes the
 /// baseline, which belongs to one module.
-pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Variant> {
-    let choice = |variant: &Variant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
+pub(super) fn rescuers(singles: &[OptionVariant], module: &OptionModule) -> Vec<OptionVariant> {
+    let choice = |variant: &OptionVariant| variant.choices.first().and_then(|&choice| module.choices.get(choice));
     let known = singles.iter().filter_map(|variant| Some((variant, choice(variant)?)));
-    let mends = |choice: &Choice| choice.kind != OptionKind::FastMath && choice.scope == OptionScope::Compile;
+    let mends = |choice: &OptionChoice| choice.kind != OptionKind::FastMath && choice.scope == OptionScope::Compile;
     let mut known: Vec<_> = known.filter(|(_, choice)| mends(choice)).collect();
     let switches_off = |value: &serde_json::Value| value == false || value == "";
     known.sort_by_key(|(_, choice)| (choice.kind != OptionKind::Safe, !switches_off(&choice.value)));
@@ -37,8 +37,8 @@ pub(super) fn rescuers(singles: &[Variant], module: &OptionModule) -> Vec<Varian
 /// Races the base with a second compilation of itself. If it fails, races the rescuers in their order until one runs.
 pub(super) fn first_that_runs(
     races: &mut VariantRaces<'_>,
-    base: &Variant,
-    rescuers: &[Variant],
+    base: &OptionVariant,
+    rescuers: &[OptionVariant],
 ) -> Result<FirstRace, RaceError> {
     let rules = Rules { stage: "itself", exact: Some(FIRST_ROUNDS), is_fresh: races.options.force, joins: false };
     let (mut failed, mut failures) = (Vec::new(), Vec::new());
@@ -67,7 +67,7 @@ pub(super) fn first_that_runs(
     Err(RaceError::Failed(without_rescue(failures, NONE_RUNS)))
 }
 
-fn failed_row(variant: &Variant, failure: Failure) -> CandidateResult {
+fn failed_row(variant: &OptionVariant, failure: Failure) -> CandidateResult {
     CandidateResult {
         config: variant.config.clone(),
         outcome: CandidateOutcome::Failed(failure),

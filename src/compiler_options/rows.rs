@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::variant::Variant;
-use super::verdict::Verdict;
+use super::variant::OptionVariant;
+use super::verdict::FinalVerdict;
 use crate::config::Config;
 use crate::race::{CandidateOutcome, CandidateRace, CandidateResult, RaceStage, Raced};
 use crate::stats::Interval;
 
 /// The rows, by the set's config.
-pub(super) type Rows = BTreeMap<Config, CandidateResult>;
+pub(super) type SetRows = BTreeMap<Config, CandidateResult>;
 
 /// Takes the rows of a race over, except those of the candidates in `without`.
-pub(super) fn take_rows(rows: &mut Rows, raced: &Raced, stage: Option<RaceStage>, without: &[usize]) {
+pub(super) fn take_rows(rows: &mut SetRows, raced: &Raced, stage: Option<RaceStage>, without: &[usize]) {
     let of_base = raced.rows.first().and_then(CandidateResult::times).map(|times| times.median_ns);
     let race = stage.zip(of_base).map(|(stage, baseline_ns)| CandidateRace { stage, baseline_ns });
     for (index, row) in raced.rows.iter().enumerate() {
@@ -37,7 +37,7 @@ pub(super) fn judged_by(row: &mut CandidateResult, ratio: f64, interval: Interva
 }
 
 /// Gives the finalists' rows what the verdict says. Returns the sets that are as fast as the winner.
-pub(super) fn take_verdict(rows: &mut Rows, variants: &[Variant], verdict: &Verdict) -> Vec<Config> {
+pub(super) fn take_verdict(rows: &mut SetRows, variants: &[OptionVariant], verdict: &FinalVerdict) -> Vec<Config> {
     for (finalist, ratio, interval) in &verdict.ratios {
         let row = variants.get(finalist.candidate).and_then(|variant| rows.get_mut(&variant.config));
         row.into_iter().for_each(|row| judged_by(row, *ratio, *interval));

@@ -3,19 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use super::entry::{Decided, Known, beside_itself, known, not_of_jax};
+use super::entry::{DecidedModule, KnownDecision, beside_itself, known, not_of_jax};
 use super::failed::{as_known, forget_failure, is_lasting, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, TunedOptions, call, hash_choices, not_cached, not_of_one_program};
 use super::precise::{error_from_reference, planned, try_reference};
 use super::race::{Rules, VariantRaces, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
-use super::rows::{Rows, take_rows, take_verdict};
+use super::rows::{SetRows, take_rows, take_verdict};
 use super::special_values::{error_of, special_value_flags, special_values};
-use super::variant::{Variant, Variants};
-use super::verdict::{Finalist, Verdict, decide};
+use super::variant::{OptionVariant, Variants};
+use super::verdict::{FinalVerdict, Finalist, decide};
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
-use crate::candidates::{Choice, OptionKind};
+use crate::candidates::{OptionChoice, OptionKind};
 use crate::config::Config;
 use crate::counted::counted as number_of;
 use crate::decision::DecisionRules;
@@ -63,7 +63,7 @@ pub fn tune_compiler_options(
     let until = Deadline::after(options.budget);
     let races = VariantRaces::new(runner.telling(&events), options, (call, &program), module, (scratch.path(), until));
     let done =
-        Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: Rows::new() }.run();
+        Walk { races, module, result: &mut result, began: Instant::now(), tally: &tally, rows: SetRows::new() }.run();
     result.rounds_measured = rounds_measured(&tally);
     let entry = match done {
         Ok(entry) => entry,
@@ -96,7 +96,7 @@ struct Walk<'a, 'r> {
     /// The time spent so far.
     tally: &'a Mutex<Tally>,
     /// What is known about each set. Later races replace earlier ones.
-    rows: Rows,
+    rows: SetRows,
 }
 
 impl Walk<'_, '_> {
@@ -113,14 +113,14 @@ impl Walk<'_, '_> {
         if self.module.key.is_ok() {
             let program = self.module.program.meaning();
             match known((&*self.races.runner.timer, self.races.runner.ledger), options, &key, (&search, program))? {
-                Known::Entry(entry) => {
+                KnownDecision::Entry(entry) => {
                     fill_from_entry(self.result, &entry);
                     self.result.status = Status::Cached;
                     "already known; nothing was measured (`--force` measures again)"
                         .clone_into(&mut self.result.reason);
                     return Ok(Some((key, entry)));
                 }
-                Known::No(note) => self.result.flags.extend(note),
+                KnownDecision::No(note) => self.result.flags.extend(note),
             }
         }
         let failed =
@@ -191,7 +191,7 @@ impl Walk<'_, '_> {
     }
 
     /// Races the base with a second compilation of itself. If it fails, returns the first choice that does not.
-    fn first(&mut self, base: &Variant, singles: &[Variant]) -> Result<Option<Variant>, RaceError> {
+    fn first(&mut self, base: &OptionVariant, singles: &[OptionVariant]) -> Result<Option<OptionVariant>, RaceError> {
         let FirstRace { raced, rescue, failed } =
             first_that_runs(&mut self.races, base, &rescuers(singles, self.module))?;
         self.result.flags.extend(raced.notes.iter().cloned());
@@ -215,8 +215,12 @@ impl Walk<'_, '_> {
     }
 
     /// Races every choice alone beside the base. Returns those with a time and their ratios, the fastest first.
-    fn screen(&mut self, base: &Variant, singles: &[Variant]) -> Result<Vec<(Variant, f64)>, RaceError> {
-        let variants: Vec<Variant> = std::iter::once(base).chain(singles).cloned().collect();
+    fn screen(
+        &mut self,
+        base: &OptionVariant,
+        singles: &[OptionVariant],
+    ) -> Result<Vec<(OptionVariant, f64)>, RaceError> {
+        let variants: Vec<OptionVariant> = std::iter::once(base).chain(singles).cloned().collect();
         // elsewhere XLA measures during compilation, so one program may compile to several executables
         let joins = self.races.runner.timer.info().device.identity.platform == "cpu";
         let is_fresh = self.races.options.force;
@@ -234,13 +238,13 @@ impl Walk<'_, '_> {
             CandidateOutcome::Measured(CandidateTimes { ratio, .. }) => Some((variant.clone(), ratio)),
             _ => None,
         });
-        let mut measured: Vec<(Variant, f64)> = seen.collect();
+        let mut measured: Vec<(OptionVariant, f64)> = seen.collect();
         measured.sort_by(|a, b| a.1.total_cmp(&b.1));
         Ok(measured)
     }
 
     /// The measured variants that seem faster than the base.
-    fn promising<'m>(&self, measured: &'m [(Variant, f64)]) -> impl Iterator<Item = &'m Variant> + use<'m> {
+    fn promising<'m>(&self, measured: &'m [(OptionVariant, f64)]) -> impl Iterator<Item = &'m OptionVariant> + use<'m> {
         let enough = 1.0 - self.races.options.rules.min_improvement / 2.0;
         measured.iter().filter(move |(_, ratio)| *ratio < enough).map(|(variant, _)| variant)
     }
@@ -250,8 +254,8 @@ impl Walk<'_, '_> {
     fn combine(
         &mut self,
         variants: &Variants<'_>,
-        base: &Variant,
-        measured: &[(Variant, f64)],
+        base: &OptionVariant,
+        measured: &[(OptionVariant, f64)],
     ) -> Result<Vec<usize>, RaceError> {
         let Some(first) = self.promising(measured).next() else { return Ok(Vec::new()) };
         let mut best = first.clone();
@@ -259,12 +263,12 @@ impl Walk<'_, '_> {
             measured.iter().take(TRIED_TOGETHER).flat_map(|(variant, _)| variant.choices.iter().copied()).collect();
         for (size, in_race) in [(2, RaceStage::Pairs), (3, RaceStage::Triples)] {
             more.retain(|choice| !best.choices.contains(choice));
-            let larger: Vec<Variant> =
+            let larger: Vec<OptionVariant> =
                 more.iter().filter_map(|&choice| variants.with(&[&best.choices[..], &[choice]].concat())).collect();
             if larger.is_empty() || self.races.until.is_over() {
                 break;
             }
-            let raced: Vec<Variant> = [base.clone(), best.clone()].into_iter().chain(larger).collect();
+            let raced: Vec<OptionVariant> = [base.clone(), best.clone()].into_iter().chain(larger).collect();
             let stage = format!("together-{size}");
             let is_fresh = self.races.options.force;
             let seen = self.races.race(&raced, &Rules { stage: &stage, exact: None, is_fresh, joins: false })?;
@@ -288,9 +292,9 @@ impl Walk<'_, '_> {
     fn finals(
         &mut self,
         variants: &Variants<'_>,
-        base: &Variant,
+        base: &OptionVariant,
         best: &[usize],
-        measured: &[(Variant, f64)],
+        measured: &[(OptionVariant, f64)],
     ) -> Result<Option<Finals>, RaceError> {
         let mut finalists = variants.parts(best);
         for variant in self.promising(measured).take(2) {
@@ -301,7 +305,7 @@ impl Walk<'_, '_> {
         if finalists.is_empty() || self.races.until.is_over() {
             return Ok(None);
         }
-        let raced: Vec<Variant> = [base.clone(), base.clone()].into_iter().chain(finalists).collect();
+        let raced: Vec<OptionVariant> = [base.clone(), base.clone()].into_iter().chain(finalists).collect();
         let (begin, allowed) = (Instant::now(), time_for_last(self.began));
         let mut finals = None;
         for (look, rounds) in LOOKS.into_iter().enumerate() {
@@ -333,7 +337,7 @@ impl Walk<'_, '_> {
     fn try_reference(
         &mut self,
         variants: &Variants<'_>,
-        base: &Variant,
+        base: &OptionVariant,
         wide: Result<MeasuredProgram, String>,
         finals: &mut Option<Finals>,
     ) -> Result<(), RaceError> {
@@ -348,13 +352,14 @@ impl Walk<'_, '_> {
     }
 
     /// Runs each set that changes arithmetic on values that it need not honour, and writes the outcome into its row.
-    fn try_special_values(&mut self, variants: &Variants<'_>, base: &Variant) -> Result<(), RaceError> {
+    fn try_special_values(&mut self, variants: &Variants<'_>, base: &OptionVariant) -> Result<(), RaceError> {
         let runs = |config: &Config| {
             self.rows.get(config).is_some_and(|row| matches!(row.outcome, CandidateOutcome::Measured(_)))
         };
-        let tried: Vec<Variant> =
+        let tried: Vec<OptionVariant> =
             self.rows.keys().filter(|config| runs(config)).filter_map(|config| variants.of(config)).collect();
-        let tried: Vec<Variant> = tried.into_iter().filter(|variant| variants.changes_arithmetic(variant)).collect();
+        let tried: Vec<OptionVariant> =
+            tried.into_iter().filter(|variant| variants.changes_arithmetic(variant)).collect();
         if tried.is_empty() || self.races.until.is_over() {
             return Ok(());
         }
@@ -404,7 +409,7 @@ impl Walk<'_, '_> {
         };
         let (candidates, program) = (&self.result.candidates, self.module.program.meaning());
         let tied = tied.unwrap_or_default();
-        let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
+        let decided = DecidedModule { config, times, tied, base, of_base, candidates, job, search, program };
         let entry = Arc::new(decided.into_entry(&*self.races.runner.timer, self.races.options));
         fill_from_entry(self.result, &entry);
         self.commit((key, entry), job, &process)
@@ -424,13 +429,13 @@ impl Walk<'_, '_> {
     }
 
     /// Writes the winner into the result. Returns whether it is believed.
-    fn take_winner(&mut self, variant: &Variant, times: &CandidateTimes) -> bool {
+    fn take_winner(&mut self, variant: &OptionVariant, times: &CandidateTimes) -> bool {
         if 1.0 / times.ratio > self.races.options.rules.max_speed_up {
             self.result.status = Status::NotBelieved;
             self.result.reason = format!("{} is faster than is believable", variant.config.to_brief());
             return false;
         }
-        let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
+        let is_set = |choice: &OptionChoice| variant.set.get(&choice.name) == Some(&choice.value);
         let mut fast = self.module.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
         let row = self.result.candidates.iter().find(|row| row.config == variant.config);
         self.result.flags.extend(row.and_then(|row| error_from_reference(&row.reference_errors)));
@@ -469,16 +474,16 @@ impl Walk<'_, '_> {
 
 /// The last race and its outcome.
 struct Finals {
-    variants: Vec<Variant>,
+    variants: Vec<OptionVariant>,
     /// The finalists that may win.
     alive: Vec<Finalist>,
     raced: Raced,
-    verdict: Verdict,
+    verdict: FinalVerdict,
 }
 
 impl Finals {
     /// The variant that wins, with its times by the verdict.
-    fn winner(&self) -> Option<(&Variant, CandidateTimes)> {
+    fn winner(&self) -> Option<(&OptionVariant, CandidateTimes)> {
         let winner = self.verdict.winner?;
         let (.., ratio, interval) = *self.verdict.ratios.iter().find(|(one, ..)| one.candidate == winner)?;
         let seen = self.raced.rows.get(winner)?.times()?;

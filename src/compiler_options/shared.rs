@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::entry::{Decided, Known, beside_itself, known};
+use super::entry::{DecidedModule, KnownDecision, beside_itself, known};
 use super::failed::{as_known, forget_failure, known_failure, note_failure};
 use super::module::{OptionModule, OptionTuneError, call, hash_choices, not_cached, not_of_one_program};
 use super::race::{Rules, VariantRaces, counted};
@@ -17,8 +17,8 @@ use super::rows::judged_by;
 use super::settle::{LOOKS, tune_compiler_options};
 use super::shared_sets::{losses, variants_of, with_all_together, without};
 use super::shared_verdict::{OnModule, decide_shared};
-use super::variant::Variant;
-use super::verdict::{Finalist, Verdict, decide};
+use super::variant::OptionVariant;
+use super::verdict::{FinalVerdict, Finalist, decide};
 use crate::cache::{CacheKey, Entry};
 use crate::call::Direction;
 use crate::candidates::OptionSet;
@@ -85,7 +85,7 @@ pub fn tune_shared_options(
     let notes = Vec::new();
     let of_modules = modules.iter().map(|_| Tally::of(runner.events)).collect();
     let runner = runner.borrowed();
-    let mut shared = Shared { runner, modules, options, of_modules, until, began, notes };
+    let mut shared = SharedSearch { runner, modules, options, of_modules, until, began, notes };
     match shared.run() {
         Ok(shared) => Ok(shared),
         Err(RaceError::Fatal(error)) => Err(error.into()),
@@ -98,7 +98,7 @@ pub fn tune_shared_options(
     }
 }
 
-struct Shared<'a> {
+struct SharedSearch<'a> {
     runner: Runner<'a>,
     modules: &'a [SharedModule],
     options: &'a RaceOptions,
@@ -116,7 +116,7 @@ struct LastRounds {
     on: OnModule,
 }
 
-impl Shared<'_> {
+impl SharedSearch<'_> {
     fn run(&mut self) -> Result<SharedOptions, RaceError> {
         let search = self.search()?;
         if let Some(found) = self.known(&search)? {
@@ -148,8 +148,8 @@ impl Shared<'_> {
     }
 
     /// The sets that win on a module, each alone and all together, as far as they are compatible.
-    fn find_sets(&mut self, failed: &mut BTreeMap<usize, ModuleFault>) -> Result<Vec<Variant>, RaceError> {
-        let mut sets: Vec<Variant> = Vec::new();
+    fn find_sets(&mut self, failed: &mut BTreeMap<usize, ModuleFault>) -> Result<Vec<OptionVariant>, RaceError> {
+        let mut sets: Vec<OptionVariant> = Vec::new();
         for (place, shared) in self.modules.iter().enumerate() {
             if !sets.is_empty() && self.any_wins(place, &shared.module, &sets)? {
                 continue;
@@ -169,7 +169,7 @@ impl Shared<'_> {
     /// The last rounds of every module that runs.
     fn last_of_all(
         &mut self,
-        sets: &[Variant],
+        sets: &[OptionVariant],
         failed: &mut BTreeMap<usize, ModuleFault>,
     ) -> Result<BTreeMap<usize, LastRounds>, RaceError> {
         let mut last = BTreeMap::new();
@@ -251,8 +251,8 @@ impl Shared<'_> {
             let key = self.key(&shared.module);
             let asked = (search, shared.module.program.meaning());
             let entry = match known(self.kept(), self.options, &key, asked)? {
-                Known::Entry(entry) => entry,
-                Known::No(note) => {
+                KnownDecision::Entry(entry) => entry,
+                KnownDecision::No(note) => {
                     self.notes.extend(note.map(|note| (place, note)));
                     return Ok(None);
                 }
@@ -268,7 +268,7 @@ impl Shared<'_> {
     }
 
     /// Whether one of the sets wins on a module.
-    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[Variant]) -> Result<bool, RaceError> {
+    fn any_wins(&mut self, place: usize, module: &OptionModule, sets: &[OptionVariant]) -> Result<bool, RaceError> {
         let rules = self.options.rules;
         let rounds = LOOKS.first().copied().unwrap_or(1);
         match self.on_module((place, module), |races| race(races, module, sets, "tried first", rounds)) {
@@ -280,7 +280,7 @@ impl Shared<'_> {
     }
 
     /// What a search of one module finds.
-    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<Variant>, RaceError> {
+    fn search_alone(&mut self, shared: &SharedModule, place: usize) -> Result<Option<OptionVariant>, RaceError> {
         let without_key = OptionModule { key: Err("one set is for all modules".to_owned()), ..shared.module.clone() };
         // half of the time is reserved for the last rounds
         let left = u32::try_from(2 * (self.modules.len() - place)).unwrap_or(u32::MAX);
@@ -322,7 +322,7 @@ impl Shared<'_> {
     }
 
     /// Races all sets on a module, in rounds that no search has seen.
-    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[Variant]) -> Result<LastRounds, RaceError> {
+    fn last(&mut self, place: usize, shared: &SharedModule, sets: &[OptionVariant]) -> Result<LastRounds, RaceError> {
         let begin = Instant::now();
         let allowed = LEAST_LAST.max(self.began.elapsed() / 3) / u32::try_from(self.modules.len()).unwrap_or(1).max(1);
         // the error probability does not grow with the number of modules
@@ -353,7 +353,7 @@ impl Shared<'_> {
     fn conclude(
         &mut self,
         search: &str,
-        sets: &[Variant],
+        sets: &[OptionVariant],
         last: BTreeMap<usize, LastRounds>,
     ) -> Result<SharedOptions, RaceError> {
         let sizes: Vec<usize> = sets.iter().map(|set| set.set.iter().count()).collect();
@@ -388,7 +388,7 @@ impl Shared<'_> {
             let (candidates, program) = (&operation.candidates, shared.module.program.meaning());
             let (search, job) = (search.to_owned(), Some(raced.digest));
             let tied = Vec::new();
-            let decided = Decided { config, times, tied, base, of_base, candidates, job, search, program };
+            let decided = DecidedModule { config, times, tied, base, of_base, candidates, job, search, program };
             let entry = Arc::new(decided.into_entry(&*self.runner.timer, self.options));
             fill_from_entry(operation, &entry);
             if shared.module.key.is_ok() && !process.is_empty() {
@@ -446,12 +446,12 @@ impl Shared<'_> {
 fn race(
     races: &mut VariantRaces<'_>,
     module: &OptionModule,
-    sets: &[Variant],
+    sets: &[OptionVariant],
     stage: &str,
     rounds: u32,
 ) -> Result<Raced, RaceError> {
     let base = variants_of(module).base();
-    let raced: Vec<Variant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
+    let raced: Vec<OptionVariant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
     let is_fresh = races.options.force && Some(&rounds) == LOOKS.first();
     races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
 }
@@ -486,7 +486,7 @@ fn of_module(ended: RaceError) -> Result<ModuleFault, RaceError> {
 }
 
 /// The verdict of rounds whose candidates are the base, its copy and this many sets.
-fn verdict(raced: &Raced, sets: usize, rules: &DecisionRules) -> Verdict {
+fn verdict(raced: &Raced, sets: usize, rules: &DecisionRules) -> FinalVerdict {
     let alive = (2..sets + 2).filter(|candidate| !raced.failures.contains_key(candidate));
     let finalists: Vec<Finalist> = alive.map(|candidate| Finalist { candidate, choices: 1 }).collect();
     decide(&counted(raced), (0, 1), &finalists, rules)

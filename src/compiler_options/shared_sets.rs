@@ -1,7 +1,7 @@
 //! The sets that race on every module of a process.
 
 use super::module::OptionModule;
-use super::variant::{Variant, Variants};
+use super::variant::{OptionVariant, Variants};
 use crate::candidates::OptionSet;
 use crate::counted::listed;
 
@@ -13,7 +13,7 @@ pub(super) fn variants_of(module: &OptionModule) -> Variants<'_> {
 }
 
 /// All sets together, as far as they are compatible, and each alone.
-pub(super) fn with_all_together(mut sets: Vec<Variant>, variants: &Variants<'_>) -> Vec<Variant> {
+pub(super) fn with_all_together(mut sets: Vec<OptionVariant>, variants: &Variants<'_>) -> Vec<OptionVariant> {
     sets.truncate(MOST_SETS - 1);
     let together = sets.iter().skip(1).fold(sets.first().map(|first| first.set.clone()), |all, next| {
         all.map(|all| all.with(&next.set).unwrap_or(all))
@@ -31,7 +31,7 @@ pub(super) fn without(set: &OptionSet, base: &OptionSet) -> OptionSet {
 }
 
 /// Why no set is taken. `modules` are those that were raced.
-pub(super) fn losses(sets: &[Variant], losses: &[Vec<usize>], modules: &[String]) -> String {
+pub(super) fn losses(sets: &[OptionVariant], losses: &[Vec<usize>], modules: &[String]) -> String {
     if sets.is_empty() || modules.is_empty() {
         return "no module has options that are faster".to_owned();
     }

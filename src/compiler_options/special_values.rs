@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::race::VariantRaces;
-use super::variant::Variant;
+use super::variant::OptionVariant;
 use crate::array::{SpecialKind, Tolerance, other_class, plant};
 use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
@@ -22,11 +22,11 @@ const SEED: u64 = 0x7370_6563;
 /// Reports what cannot be run for each variant. The timer has no job afterwards.
 pub(super) fn special_values(
     races: &mut VariantRaces<'_>,
-    base: &Variant,
-    variants: &[Variant],
+    base: &OptionVariant,
+    variants: &[OptionVariant],
 ) -> Result<Vec<Vec<SpecialValues>>, RaceError> {
     let mut found: Vec<Vec<SpecialValues>> = variants.iter().map(|_| Vec::new()).collect();
-    let all: Vec<Variant> = std::iter::once(base).chain(variants).cloned().collect();
+    let all: Vec<OptionVariant> = std::iter::once(base).chain(variants).cloned().collect();
     for values in SpecialKind::ALL {
         let _slice = races.runner.events.open(Slice::Step("NaN, infinities and denormals"));
         let folder =
@@ -37,11 +37,11 @@ pub(super) fn special_values(
         let expected = expected(races);
         for (candidate, found) in (1..).zip(&mut found) {
             let compared = match &expected {
-                Ok(Expected::Files(expected)) => {
+                Ok(BaseOutputs::Files(expected)) => {
                     let ours = races.runner.run_once(candidate, |timer| timer.output_files(candidate));
                     ours.and_then(|ours| compare(&ours, expected, &races.results))
                 }
-                Ok(Expected::Kept(expected)) => {
+                Ok(BaseOutputs::Kept(expected)) => {
                     let tolerances = vec![Tolerance::EXACT; expected.len()];
                     let compare = OutputsAs::Compared(&tolerances);
                     let ours = races.runner.run_once(candidate, |timer| timer.outputs(candidate, compare));
@@ -87,16 +87,16 @@ fn planted(inputs: &[InputArray], values: SpecialKind, folder: &Path) -> Result<
 }
 
 /// The base's outputs.
-enum Expected {
+enum BaseOutputs {
     Files(Vec<OutputArray>),
     /// Kept by the timer, because they are large.
     Kept(Vec<KeptOutput>),
 }
 
-fn expected(races: &mut VariantRaces<'_>) -> Result<Expected, Failure> {
+fn expected(races: &mut VariantRaces<'_>) -> Result<BaseOutputs, Failure> {
     match races.runner.run_once(0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGE_OUTPUTS)))? {
-        TakenOutputs::Kept(kept) => Ok(Expected::Kept(kept)),
-        files => files.into_files().map(Expected::Files),
+        TakenOutputs::Kept(kept) => Ok(BaseOutputs::Kept(kept)),
+        files => files.into_files().map(BaseOutputs::Files),
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::candidates::{Choice, OptionKind, OptionScope, OptionSet};
+use crate::candidates::{OptionChoice, OptionKind, OptionScope, OptionSet};
 use crate::config::Config;
 
 /// Settings, and the choices that they consist of.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Variant {
+pub(super) struct OptionVariant {
     pub(super) config: Config,
     pub(super) set: OptionSet,
     pub(super) overrides: BTreeMap<String, String>,
@@ -21,17 +21,17 @@ pub(super) struct Variant {
 #[derive(Debug, Clone)]
 pub(super) struct Variants<'a> {
     pub(super) base: OptionSet,
-    pub(super) choices: &'a [Choice],
+    pub(super) choices: &'a [OptionChoice],
 }
 
 impl Variants<'_> {
     /// The base itself.
-    pub(super) fn base(&self) -> Variant {
+    pub(super) fn base(&self) -> OptionVariant {
         self.variant(self.base.clone(), Vec::new())
     }
 
     /// The base with these choices; `None` if they exclude each other or change nothing.
-    pub(super) fn with(&self, choices: &[usize]) -> Option<Variant> {
+    pub(super) fn with(&self, choices: &[usize]) -> Option<OptionVariant> {
         let mut wanted = choices.iter().filter_map(|&choice| self.choices.get(choice));
         let set = wanted.try_fold(self.base.clone(), |set, choice| set.with(&choice.set)).ok()?;
         let mut choices = choices.to_vec();
@@ -40,46 +40,46 @@ impl Variants<'_> {
     }
 
     /// Every choice alone.
-    pub(super) fn singles(&self) -> Vec<Variant> {
+    pub(super) fn singles(&self) -> Vec<OptionVariant> {
         (0..self.choices.len()).filter_map(|choice| self.with(&[choice])).collect()
     }
 
     /// The variant of this config, without its choices.
-    pub(super) fn of(&self, config: &Config) -> Option<Variant> {
+    pub(super) fn of(&self, config: &Config) -> Option<OptionVariant> {
         OptionSet::from_config(config).ok().map(|set| self.of_set(set))
     }
 
     /// The variant of a set, without its choices.
-    pub(super) fn of_set(&self, set: OptionSet) -> Variant {
+    pub(super) fn of_set(&self, set: OptionSet) -> OptionVariant {
         self.variant(set, Vec::new())
     }
 
-    fn variant(&self, set: OptionSet, choices: Vec<usize>) -> Variant {
+    fn variant(&self, set: OptionSet, choices: Vec<usize>) -> OptionVariant {
         // a name has the same scope throughout a list
         let of_process = |name: &str| {
             let mut process = self.choices.iter().filter(|choice| choice.scope == OptionScope::Process);
             process.any(|choice| choice.name == name)
         };
         let (process, overrides) = set.overrides().into_iter().partition(|(name, _)| of_process(name));
-        Variant { config: set.to_config(), overrides, process, set, choices }
+        OptionVariant { config: set.to_config(), overrides, process, set, choices }
     }
 
     /// Whether a set changes arithmetic beyond what the base does.
-    pub(super) fn changes_arithmetic(&self, variant: &Variant) -> bool {
-        let is_set = |choice: &Choice| variant.set.get(&choice.name) == Some(&choice.value);
+    pub(super) fn changes_arithmetic(&self, variant: &OptionVariant) -> bool {
+        let is_set = |choice: &OptionChoice| variant.set.get(&choice.name) == Some(&choice.value);
         let mut of_kind = self.choices.iter().filter(|choice| choice.kind == OptionKind::FastMath);
         of_kind.any(|choice| is_set(choice) && self.base.get(&choice.name) != Some(&choice.value))
     }
 
     /// Every subset of a set, itself included, the largest first; no duplicates.
-    pub(super) fn parts(&self, set: &[usize]) -> Vec<Variant> {
+    pub(super) fn parts(&self, set: &[usize]) -> Vec<OptionVariant> {
         let part = |mask: u32| {
             let of = set.iter().enumerate().filter(|(bit, _)| mask & (1 << bit) != 0);
             of.map(|(_, &choice)| choice).collect::<Vec<_>>()
         };
         let mut parts: Vec<Vec<usize>> = (1..1_u32 << set.len().min(8)).map(part).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
-        let mut variants: Vec<Variant> = Vec::new();
+        let mut variants: Vec<OptionVariant> = Vec::new();
         for variant in parts.iter().filter_map(|part| self.with(part)) {
             if variants.iter().all(|other| other.config != variant.config) {
                 variants.push(variant);

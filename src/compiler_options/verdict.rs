@@ -19,7 +19,7 @@ pub(super) struct Finalist {
 
 /// The result of the final rounds.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct FinalVerdict {
     /// The candidate to use; `None` if the base stays.
     pub(super) winner: Option<usize>,
     /// The candidates that win and lose little to the fastest, the winner among them.
@@ -38,7 +38,7 @@ pub(super) fn decide(
     (base, copy): (usize, usize),
     finalists: &[Finalist],
     rules: &DecisionRules,
-) -> Verdict {
+) -> FinalVerdict {
     let ratios_of = |candidate: usize, other: usize| paired_ratios(rounds.iter().copied(), candidate, other);
     let against_copy = anytime_interval(&ratios_of(copy, base), rules.confidence);
     let is_enough = |interval: &Interval, confidence: f64| interval.confidence >= confidence;
@@ -85,7 +85,7 @@ pub(super) fn decide(
     let is_settled = copy_bound.is_finite() && !ratios.iter().any(is_open);
     let winner = winner.map(|(finalist, _)| finalist.candidate);
     let tied = tied.iter().map(|(finalist, _)| finalist.candidate).collect();
-    Verdict { winner, tied, is_settled, copy_bound, ratios }
+    FinalVerdict { winner, tied, is_settled, copy_bound, ratios }
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
         (0..count).map(round).collect()
     }
 
-    fn verdict(times: &[f64], wobble: f64, count: usize, finalists: &[(usize, usize)]) -> Verdict {
+    fn verdict(times: &[f64], wobble: f64, count: usize, finalists: &[(usize, usize)]) -> FinalVerdict {
         let rounds = rounds(times, wobble, count);
         let rounds: Vec<&Round> = rounds.iter().collect();
         let finalists: Vec<Finalist> =

@@ -39,6 +39,14 @@ pub enum ExchangeError {
         /// What is wrong.
         what: String,
     },
+    /// A file does not list Tokamax's operations.
+    #[error("`{path}` does not list Tokamax's operations: {what}; `python -m autotune_lowered.tokamax_operations` prints them", path = path.display())]
+    NotOperations {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
     /// A file holds no entries.
     #[error("`{path}` holds no cache entries: {what}", path = path.display())]
     NotEntries {

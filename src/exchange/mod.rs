@@ -12,4 +12,4 @@ pub use ejkernel::{EjkernelExport, EjkernelFields, EjkernelImport, export_ejkern
 pub use error::ExchangeError;
 pub use flags::{export_flags, export_options};
 pub use json::{export_json, export_json_as, import_json, import_json_as};
-pub use tokamax::{TokamaxCall, TokamaxExport, TokamaxImport, export_tokamax, import_tokamax};
+pub use tokamax::{TokamaxCall, TokamaxExport, TokamaxImport, TokamaxOperations, export_tokamax, import_tokamax};

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{CheckResult, OperationCheck, Verdict};
+use super::{CheckResult, CheckVerdict, OperationCheck};
 use crate::printable::printable;
 
 /// The level of an annotation.
@@ -40,11 +40,13 @@ pub fn write_annotations(
         .iter()
         .filter_map(|operation| {
             let level = match operation.verdict {
-                Verdict::Holds => return None,
-                Verdict::Regressed | Verdict::NotBetter | Verdict::Broken | Verdict::Failed => Level::Error,
-                Verdict::Missing if !allow_missing => Level::Error,
-                Verdict::Stale => Level::Warning,
-                Verdict::Faster | Verdict::Missing => Level::Notice,
+                CheckVerdict::Holds => return None,
+                CheckVerdict::Regressed | CheckVerdict::NotBetter | CheckVerdict::Broken | CheckVerdict::Failed => {
+                    Level::Error
+                }
+                CheckVerdict::Missing if !allow_missing => Level::Error,
+                CheckVerdict::Stale => Level::Warning,
+                CheckVerdict::Faster | CheckVerdict::Missing => Level::Notice,
             };
             Some((level, !operation.verdict.is_alarm(), operation))
         })

@@ -10,11 +10,11 @@ use crate::registry::NotRunnable;
 use crate::setters;
 use crate::timer::Timer;
 use crate::timer::events::{EventKind, Slice};
-use crate::tune::{Plan, PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError};
+use crate::tune::{PlannedInvocation, Session, Stopped, TimeBreakdown, TuneError, TuningPlan};
 
-use super::expected::{Expected, program_of};
-use super::series::{Question, take_end};
-use super::{CHECK_SCHEMA, CheckResult, OperationCheck, Verdict};
+use super::expected::{ExpectedEntry, program_of};
+use super::series::{EntryQuestion, take_end};
+use super::{CHECK_SCHEMA, CheckResult, CheckVerdict, OperationCheck};
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,7 +47,7 @@ setters!(CheckOptions { match_mode: MatchMode, false_positive_rate: f64, others:
 /// If the ledger, a cache tier or the scratch folder fails; earlier results are returned with the error.
 pub fn check(
     session: &mut Session<'_>,
-    plan: &Plan,
+    plan: &TuningPlan,
     options: CheckOptions,
     on_checked: &mut dyn FnMut(&OperationCheck),
 ) -> Result<CheckResult, Stopped<CheckResult>> {
@@ -98,7 +98,7 @@ struct Gate<'g, 'a> {
 }
 
 impl Gate<'_, '_> {
-    fn run(&mut self, plan: &Plan) -> (CheckResult, Option<TuneError>) {
+    fn run(&mut self, plan: &TuningPlan) -> (CheckResult, Option<TuneError>) {
         let mut result = nothing(self.session.timer(), &self.session.options.race, self.options);
         let mut operations = Vec::with_capacity(plan.invocations.len());
         for planned in &plan.invocations {
@@ -144,7 +144,7 @@ impl Gate<'_, '_> {
         &self,
         planned: &PlannedInvocation,
         operation: &mut OperationCheck,
-    ) -> Result<Option<Expected>, StoreError> {
+    ) -> Result<Option<ExpectedEntry>, StoreError> {
         let invocation = &planned.invocation;
         let timer = self.session.timer();
         let (op_id, key, direction) = (&invocation.call.op_id, &invocation.call.call_key, Some(invocation.direction));
@@ -165,9 +165,9 @@ impl Gate<'_, '_> {
             Lookup::Miss(miss) => Err(miss.reason()?.to_string()),
         };
         let expected = match hit {
-            Ok(hit) => Expected::of(hit, invocation, timer, &self.session.options.race.cache_state),
+            Ok(hit) => ExpectedEntry::of(hit, invocation, timer, &self.session.options.race.cache_state),
             Err(reason) => {
-                operation.verdict = Verdict::Missing;
+                operation.verdict = CheckVerdict::Missing;
                 operation.reason = reason;
                 return Ok(None);
             }
@@ -180,7 +180,7 @@ impl Gate<'_, '_> {
             .is_some_and(|(config, baseline)| config == baseline);
         if *config == invocation.baseline || is_same_program {
             let what = if *config == invocation.baseline { "config" } else { "program" };
-            operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
+            operation.verdict = if expected.stale.is_empty() { CheckVerdict::Holds } else { CheckVerdict::Stale };
             operation.reason = format!("it is the baseline's {what}: it has nothing to lose, so nothing was measured");
             return Ok(None);
         }
@@ -197,7 +197,7 @@ impl Gate<'_, '_> {
         &mut self,
         (index, of): (usize, usize),
         planned: &PlannedInvocation,
-        expected: &Expected,
+        expected: &ExpectedEntry,
         result: &CheckResult,
         operation: &mut OperationCheck,
     ) -> Result<(), RaceError> {
@@ -212,7 +212,7 @@ impl Gate<'_, '_> {
             None => "count: its samples are not times, or the machine is too noisy".to_owned(),
         };
         let (compared, e_value_needed) = (result.compared, result.e_value_needed);
-        let question = Question { options: &options, expected, compared, e_value_needed, too_few: &too_few };
+        let question = EntryQuestion { options: &options, expected, compared, e_value_needed, too_few: &too_few };
         let session = &mut *self.session;
         let measured = question.answer(operation, |_| session.measure_series(&mut remeasurement));
         operation.time_breakdown = remeasurement.time_breakdown();
@@ -240,7 +240,7 @@ pub(super) fn draft_of(call: Call, direction: Direction) -> OperationCheck {
         evidence: Evidence::Exact,
         occurrences: 0,
         line: None,
-        verdict: Verdict::Failed,
+        verdict: CheckVerdict::Failed,
         reason: String::new(),
         entry: None,
         stale: Vec::new(),

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::check::{CheckOptions, draft_of, e_value_needed};
-use super::expected::{Expected, measured_otherwise};
-use super::series::{Question, take_end};
-use super::{OperationCheck, Verdict};
+use super::expected::{ExpectedEntry, measured_otherwise};
+use super::series::{EntryQuestion, take_end};
+use super::{CheckVerdict, OperationCheck};
 use crate::cache::{COMPILER_OPTIONS, Hit, Lookup, StoreErrorKind, why_refused};
 use crate::call::{Call, Direction};
 use crate::candidates::OptionSet;
@@ -65,7 +65,7 @@ pub fn check_compiler_options(
     let mut operation = OperationCheck { occurrences: 1, ..draft_of(call.clone(), Direction::Forward) };
     let found = match found {
         Err(error) if error.kind() == StoreErrorKind::Refused => {
-            operation.verdict = Verdict::Broken;
+            operation.verdict = CheckVerdict::Broken;
             operation.reason = error.to_string();
             return Ok(Some(operation));
         }
@@ -80,7 +80,7 @@ pub fn check_compiler_options(
     let slice = events.open(Slice::Operation { name: &name, index: 0, of: 1 });
     let e_value_needed = e_value_needed(compared, asked);
     let too_few = "count: allow more time";
-    let question = Question { options, expected: &expected, compared, e_value_needed, too_few };
+    let question = EntryQuestion { options, expected: &expected, compared, e_value_needed, too_few };
     let measured = measure(&mut runner.telling(&events), module, &baseline, &question, &mut operation);
     drop(slice);
     operation.time_breakdown = time_breakdown(&tally);
@@ -94,11 +94,11 @@ fn to_measure(
     module: &CheckedModule,
     options: &RaceOptions,
     operation: &mut OperationCheck,
-) -> Option<(Config, Expected)> {
+) -> Option<(Config, ExpectedEntry)> {
     let baseline =
         hit.entry.provenance.as_ref().map_or_else(|| Config::new(serde_json::Map::new()), |from| from.baseline.clone());
     let program = module.program.meaning();
-    let expected = Expected::with(hit, |then, _| {
+    let expected = ExpectedEntry::with(hit, |then, _| {
         let mut others = measured_otherwise(then, timer, &options.cache_state);
         if then.semantic_digest.is_some_and(|then| then != program) {
             others.push("the options were found with another program of the same StableHLO digest".to_owned());
@@ -108,12 +108,12 @@ fn to_measure(
     operation.stale.clone_from(&expected.stale);
     operation.entry = Some(expected.entry.clone());
     if let Some(why) = why_refused(&baseline) {
-        operation.verdict = Verdict::Broken;
+        operation.verdict = CheckVerdict::Broken;
         operation.reason = format!("the baseline of the entry {why}");
         return None;
     }
     if expected.entry.config == baseline {
-        operation.verdict = if expected.stale.is_empty() { Verdict::Holds } else { Verdict::Stale };
+        operation.verdict = if expected.stale.is_empty() { CheckVerdict::Holds } else { CheckVerdict::Stale };
         "it is the baseline's config: it has nothing to lose, so nothing was measured"
             .clone_into(&mut operation.reason);
         return None;
@@ -126,7 +126,7 @@ fn measure(
     runner: &mut Runner<'_>,
     module: &CheckedModule,
     baseline: &Config,
-    question: &Question<'_>,
+    question: &EntryQuestion<'_>,
     operation: &mut OperationCheck,
 ) -> Result<(), RaceError> {
     let scratch = tempfile::tempdir().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
@@ -154,7 +154,7 @@ fn race(
     runner: &mut Runner<'_>,
     module: &CheckedModule,
     configs: [&Config; 2],
-    question: &Question<'_>,
+    question: &EntryQuestion<'_>,
     scratch: &Path,
 ) -> Result<ProgramRace, RaceError> {
     let program = module.program.write(scratch, "program").map_err(failed)?;

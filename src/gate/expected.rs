@@ -12,13 +12,13 @@ use crate::timer::Timer;
 use super::CheckedEntry;
 
 /// An entry that applies to a call.
-pub(super) struct Expected {
+pub(super) struct ExpectedEntry {
     pub(super) entry: CheckedEntry,
     /// What has changed, one line each.
     pub(super) stale: Vec<String>,
 }
 
-impl Expected {
+impl ExpectedEntry {
     /// What a look-up found.
     pub(super) fn of(hit: Hit<'_>, invocation: &Invocation, timer: &dyn Timer, state: &CacheState) -> Self {
         Self::with(hit, |then, entry| {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::{CheckResult, OperationCheck, Verdict};
+use super::{CheckResult, CheckVerdict, OperationCheck};
 use crate::junit::{Case, CaseOutcome, Suite, write_suites};
 
 /// Writes the whole document. A missing entry is skipped if that is allowed, and otherwise an error.
@@ -41,7 +41,7 @@ fn case<'a>(operation: &'a OperationCheck, missing: &dyn Fn() -> CaseOutcome) ->
         seconds: operation.time_breakdown.total().as_secs_f64(),
         outcome: match operation.verdict {
             verdict if verdict.is_alarm() => CaseOutcome::Failure,
-            Verdict::Missing => missing(),
+            CheckVerdict::Missing => missing(),
             verdict if verdict.is_unchecked() => CaseOutcome::Error,
             _ => CaseOutcome::Passed,
         },

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Noise, Round, anytime_interval, disturbance, log_ratios, paired_ratios, slower};
+use crate::decision::{Round, RoundNoise, anytime_interval, disturbance, log_ratios, paired_ratios, slower};
 use crate::stats::{Interval, median};
 
 /// Candidates of every round: the baseline, and the config that is checked.
@@ -53,7 +53,7 @@ pub fn margin(min_change: f64, resolution: f64, compared: usize) -> f64 {
 /// How a ratio changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Change {
+pub enum RatioChange {
     /// It increased.
     Slower,
     /// It decreased.
@@ -63,7 +63,7 @@ pub enum Change {
 /// The evidence of the rounds so far.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Look {
+pub struct EvidenceLook {
     /// Rounds that count.
     pub rounds: usize,
     /// Worker processes that measured them.
@@ -77,13 +77,13 @@ pub struct Look {
     /// Interval of that median.
     pub interval: Interval,
     /// The change that the medians of all processes show, if it is the same in all.
-    pub change: Option<Change>,
+    pub change: Option<RatioChange>,
     /// The e-value of the rounds against "it did not change this way". Without a change there is no hypothesis to
     /// reject.
     pub e_value: f64,
 }
 
-impl Look {
+impl EvidenceLook {
     /// Whether the change is significant: by the required e-value, and in a second process too, since all rounds of a
     /// process share the effect of its memory layout.
     pub fn is_proven(&self, e_value_needed: f64) -> bool {
@@ -95,7 +95,7 @@ impl Look {
 ///
 /// The e-value is that of [`slower`], a test martingale: if the config did not change, the probability that it ever
 /// reaches x is at most 1/x, at any number of looks.
-pub fn look(rounds: &[Round], limits: &Limits) -> Option<Look> {
+pub fn look(rounds: &[Round], limits: &Limits) -> Option<EvidenceLook> {
     let set_aside = disturbance(rounds).set_aside;
     let usable = |round: &Round| round.sample_ns(BASELINE).is_some() && round.sample_ns(CONFIG).is_some();
     let counted: Vec<&Round> = rounds
@@ -116,21 +116,23 @@ pub fn look(rounds: &[Round], limits: &Limits) -> Option<Look> {
     let medians: Vec<f64> = by_process.values().filter_map(|differences| median(differences)).collect();
     let (above, below) = (limits.slower.ln(), limits.faster.map(f64::ln));
     let change = if medians.iter().all(|median| *median > above) {
-        Some(Change::Slower)
+        Some(RatioChange::Slower)
     } else if below.is_some_and(|below| medians.iter().all(|median| *median < below)) {
-        Some(Change::Faster)
+        Some(RatioChange::Faster)
     } else {
         None
     };
     // how far each round is beyond the limit
     let beyond: Option<Vec<f64>> = match (change, below) {
-        (Some(Change::Slower), _) => Some(differences.iter().map(|difference| difference - above).collect()),
-        (Some(Change::Faster), Some(below)) => Some(differences.iter().map(|difference| below - difference).collect()),
+        (Some(RatioChange::Slower), _) => Some(differences.iter().map(|difference| difference - above).collect()),
+        (Some(RatioChange::Faster), Some(below)) => {
+            Some(differences.iter().map(|difference| below - difference).collect())
+        }
         _ => None,
     };
-    let noise = Noise::of(&counted, &[BASELINE, CONFIG], BASELINE);
+    let noise = RoundNoise::of(&counted, &[BASELINE, CONFIG], BASELINE);
     let times = |candidate| counted.iter().filter_map(|round| round.sample_ns(candidate)).collect::<Vec<_>>();
-    Some(Look {
+    Some(EvidenceLook {
         rounds: counted.len(),
         processes: by_process.len(),
         baseline_ns: median(&times(BASELINE))?,

@@ -19,7 +19,7 @@ pub const CHECK_SCHEMA: u32 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// No change was found.
     Holds,
     /// Its ratio to the baseline is significantly below what it was: tuning again may find more.
@@ -38,7 +38,7 @@ pub enum Verdict {
     Failed,
 }
 
-impl Verdict {
+impl CheckVerdict {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Holds,
@@ -114,7 +114,7 @@ pub struct OperationCheck {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u64>,
     /// The verdict.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// One line that says why.
     pub reason: String,
     /// What is cached.

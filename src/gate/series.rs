@@ -1,8 +1,8 @@
 //! Series of rounds of a config beside its baseline until it is clear whether its ratio changed, and the verdict.
 
-use super::expected::Expected;
-use super::look::{Change, Limits, Look, MIN_ROUNDS, look, margin};
-use super::{OperationCheck, Verdict};
+use super::expected::ExpectedEntry;
+use super::look::{EvidenceLook, Limits, MIN_ROUNDS, RatioChange, look, margin};
+use super::{CheckVerdict, OperationCheck};
 use crate::decision::Round;
 use crate::failure::{Failure, FailureKind};
 use crate::race::{RaceError, RaceOptions};
@@ -14,10 +14,10 @@ use crate::tune::TuneError;
 const MOST_SERIES: u32 = 4;
 
 /// Whether an entry still holds.
-pub(super) struct Question<'a> {
+pub(super) struct EntryQuestion<'a> {
     /// Of these, `rules.min_improvement` is the least change that matters.
     pub(super) options: &'a RaceOptions,
-    pub(super) expected: &'a Expected,
+    pub(super) expected: &'a ExpectedEntry,
     /// The number of comparisons that share the error probability.
     pub(super) compared: usize,
     pub(super) e_value_needed: f64,
@@ -25,7 +25,7 @@ pub(super) struct Question<'a> {
     pub(super) too_few: &'a str,
 }
 
-impl Question<'_> {
+impl EntryQuestion<'_> {
     /// Writes the verdict into the operation. `series` takes one more series of rounds, by its number from zero, and
     /// returns all rounds so far, or the config's failure. One series that shows no change is enough.
     pub(super) fn answer(
@@ -37,7 +37,7 @@ impl Question<'_> {
             let rounds = match series(number)? {
                 Ok(rounds) => rounds,
                 Err(failure) => {
-                    operation.verdict = if is_its_own(&failure) { Verdict::Broken } else { Verdict::Failed };
+                    operation.verdict = if is_its_own(&failure) { CheckVerdict::Broken } else { CheckVerdict::Failed };
                     operation.reason = failure.to_string();
                     operation.failure = Some(failure);
                     return Ok(());
@@ -67,7 +67,7 @@ impl Question<'_> {
     }
 
     /// Writes the measurements and the verdict into the operation.
-    fn fill(&self, operation: &mut OperationCheck, seen: &Look) {
+    fn fill(&self, operation: &mut OperationCheck, seen: &EvidenceLook) {
         operation.ratio = Some(seen.ratio);
         operation.interval = Some(seen.interval);
         operation.e_value = seen.change.map(|_| seen.e_value);
@@ -89,22 +89,26 @@ impl Question<'_> {
         let least = 1.0 - self.options.rules.min_improvement;
         let is_proven = seen.is_proven(self.e_value_needed);
         let (verdict, how) = match seen.change {
-            Some(Change::Slower) if is_proven && seen.ratio < least => {
-                (Verdict::Regressed, format!("significantly above the limit, {limit:.3}"))
+            Some(RatioChange::Slower) if is_proven && seen.ratio < least => {
+                (CheckVerdict::Regressed, format!("significantly above the limit, {limit:.3}"))
             }
-            Some(Change::Slower) if is_proven => {
-                (Verdict::NotBetter, format!("significantly above the limit, {limit:.3}"))
+            Some(RatioChange::Slower) if is_proven => {
+                (CheckVerdict::NotBetter, format!("significantly above the limit, {limit:.3}"))
             }
-            Some(Change::Faster) if is_proven => (Verdict::Faster, "tuning again may find more".to_owned()),
-            Some(Change::Slower) => (Verdict::Holds, "slower by its median, but not significantly".to_owned()),
-            Some(Change::Faster) => (Verdict::Holds, "faster by its median, but not significantly".to_owned()),
+            Some(RatioChange::Faster) if is_proven => (CheckVerdict::Faster, "tuning again may find more".to_owned()),
+            Some(RatioChange::Slower) => {
+                (CheckVerdict::Holds, "slower by its median, but not significantly".to_owned())
+            }
+            Some(RatioChange::Faster) => {
+                (CheckVerdict::Holds, "faster by its median, but not significantly".to_owned())
+            }
             None if seen.interval.high > limit => {
-                (Verdict::Holds, format!("these rounds cannot show whether it is below the limit, {limit:.3}"))
+                (CheckVerdict::Holds, format!("these rounds cannot show whether it is below the limit, {limit:.3}"))
             }
-            None => (Verdict::Holds, format!("below the limit, {limit:.3}")),
+            None => (CheckVerdict::Holds, format!("below the limit, {limit:.3}")),
         };
         let is_stale = !verdict.is_alarm() && !self.expected.stale.is_empty();
-        operation.verdict = if is_stale { Verdict::Stale } else { verdict };
+        operation.verdict = if is_stale { CheckVerdict::Stale } else { verdict };
         operation.reason = format!("{is}; {was}: {how}");
     }
 }

@@ -12,7 +12,7 @@ use crate::cache::{
 };
 use crate::digest::Digest;
 use crate::mapped_file::Mapping;
-use crate::samples::{JobHistory, LogError, Record, Replay, SampleLog};
+use crate::samples::{JobHistory, LogError, LogRecord, Replay, SampleLog};
 
 use super::error::LedgerError;
 use super::repair::{LOG_FILE, RepairedStores, repair};
@@ -193,7 +193,7 @@ impl Ledger {
     }
 
     /// Appends a job, a round or a failure.
-    pub(crate) fn append(&self, record: &Record) -> Result<(), LedgerError> {
+    pub(crate) fn append(&self, record: &LogRecord) -> Result<(), LedgerError> {
         Ok(self.log().map_or(Ok(()), |mut log| log.append(record))?)
     }
 

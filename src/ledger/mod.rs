@@ -17,6 +17,6 @@ pub use error::LedgerError;
 pub use folder::Ledger;
 pub use folder_bytes::FolderBytes;
 pub use repair::LOG_FILE;
-pub use stored::{Stored, StoredError, StoredKind, read_cache};
+pub use stored::{StoredCache, StoredError, StoredKind, read_cache};
 pub(crate) use stored::{entries_of, log_findings};
 pub use verify::{Verified, verify_cache};

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cache::{Entry, FolderLock, SNAPSHOT_FILE, Snapshot, StoreError};
 use crate::counted::counted;
 use crate::mapped_file::Mapping;
-use crate::samples::{Damage, Record, SampleLog};
+use crate::samples::{Damage, LogRecord, SampleLog};
 use crate::sled_store::{SledCondition, SledStore};
 
 use super::error::LedgerError;
@@ -114,7 +114,7 @@ fn note_damage(log: &mut SampleLog, notes: &mut Vec<String>) -> Result<(), Ledge
         notes.push(format!("`{path}` holds {unknown} unknown to this version"));
     }
     if let Some(until) = new.iter().map(|damage| damage.offset + damage.bytes).max() {
-        log.append(&Record::Noted { until })?;
+        log.append(&LogRecord::Noted { until })?;
     }
     Ok(())
 }

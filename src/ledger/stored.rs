@@ -33,7 +33,7 @@ pub enum StoredKind {
 /// The entries at a path.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Stored {
+pub struct StoredCache {
     /// The entries.
     pub cached: Cached,
     /// Notes, one line each.
@@ -54,14 +54,16 @@ pub enum StoredError {
     #[error(transparent)]
     Exchange(#[from] ExchangeError),
     /// A folder without a cache.
-    #[error("`{path}` is not a cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the path", path = .0.display())]
+    #[error("`{path}` is not a cache folder: it holds neither `{LOG_FILE}` nor `{SNAPSHOT_FILE}`; check the \
+             path", path = .0.display())]
     NoCache(PathBuf),
     /// A file of an unknown kind.
     #[error("`{path}` is not a cache: neither a snapshot nor a sample log, and its name ends in neither `.json` nor \
              `.jsonl`", path = .0.display())]
     Unknown(PathBuf),
     /// A log that lost some of its decisions.
-    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` recovers what is possible", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
+    #[error("`{path}` is damaged: {what}; `autotune-lowered cache rebuild --cache {folder}` recovers what is \
+             possible", path = path.display(), folder = path.parent().unwrap_or(Path::new(".")).display())]
     Lossy {
         /// The log.
         path: PathBuf,
@@ -85,7 +87,7 @@ pub enum StoredError {
 ///
 /// # Errors
 /// If there is no cache, or part of it is damaged.
-pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
+pub fn read_cache(path: &Path) -> Result<StoredCache, StoredError> {
     let mut notes = Vec::new();
     let cached = match kind_of(path)? {
         StoredKind::Folder => read_folder(path, &mut notes)?,
@@ -93,7 +95,7 @@ pub fn read_cache(path: &Path) -> Result<Stored, StoredError> {
         StoredKind::Snapshot => open_snapshot(path)?,
         _ => Cached::Entries(import_json(path)?),
     };
-    Ok(Stored { cached, notes })
+    Ok(StoredCache { cached, notes })
 }
 
 /// A folder's sample log; if that never held a decision, the published snapshot.

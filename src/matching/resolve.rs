@@ -9,20 +9,18 @@ use super::{ByName, MatchBasis, Matched, MatchedLabel, Matching, MissReason, Mis
 use crate::batch::{is_same_call, preference, split_variant, to_words};
 use crate::call::split_op_id;
 use crate::call::{Call, Direction};
+use crate::counted::listed;
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use crate::digest::Digest;
 use crate::hlo::Evidence;
 use crate::hlo::{FoundLabel, Scan};
-use crate::registry::{Invocation, Registry, Target};
+use crate::registry::{Invocation, RecordedTarget, Registry};
 
 /// Maximum number of recorded calls that a label matched by name alone may match without `--by-name all`.
 pub const MAX_BY_NAME: usize = 8;
 
-/// Names listed in a message before it says how many more there are.
-const MAX_LISTED: usize = 20;
-
 /// One recorded call that the device may run.
-struct Choice<'a> {
+struct RecordedChoice<'a> {
     invocation: &'a Arc<Invocation>,
     flags: Vec<String>,
 }
@@ -77,7 +75,7 @@ struct Resolver<'a> {
 type Miss = (MissReason, String);
 
 impl<'a> Resolver<'a> {
-    fn resolve(&self, found: &FoundLabel) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
+    fn resolve(&self, found: &FoundLabel) -> Result<(MatchBasis, Vec<RecordedChoice<'a>>), Miss> {
         let name = found.label.op_name();
         let of_name: Vec<&Arc<Invocation>> = self.registry.of_operation(name).collect();
         // an op_id that is not a `name@vN`, as tokamax's class paths, is all name
@@ -104,7 +102,7 @@ impl<'a> Resolver<'a> {
         key: &str,
         of_name: &[&'a Arc<Invocation>],
         own_version: bool,
-    ) -> Result<Vec<Choice<'a>>, Miss> {
+    ) -> Result<Vec<RecordedChoice<'a>>, Miss> {
         let op_id = &found.label.op_id;
         let of_key: Vec<_> =
             of_name.iter().copied().filter(|invocation| is_same_call(&invocation.call.call_key, key)).collect();
@@ -135,7 +133,7 @@ impl<'a> Resolver<'a> {
         found: &FoundLabel,
         key: &str,
         records: &[&'a Arc<Invocation>],
-    ) -> Result<Vec<Choice<'a>>, Miss> {
+    ) -> Result<Vec<RecordedChoice<'a>>, Miss> {
         let mut by_batch: BTreeMap<_, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &record in records {
             let place = (record.call.call_key != key, preference(&record.call.call_key), &record.call.call_key);
@@ -183,7 +181,7 @@ impl<'a> Resolver<'a> {
         &self,
         found: &FoundLabel,
         of_name: &[&'a Arc<Invocation>],
-    ) -> Result<(MatchBasis, Vec<Choice<'a>>), Miss> {
+    ) -> Result<(MatchBasis, Vec<RecordedChoice<'a>>), Miss> {
         let mut calls: BTreeMap<&Call, Vec<&'a Arc<Invocation>>> = BTreeMap::new();
         for &invocation in of_name {
             calls.entry(&invocation.call).or_default().push(invocation);
@@ -198,7 +196,8 @@ impl<'a> Resolver<'a> {
         }
         let of = accepted.len();
         let sites = &found.call_sites;
-        let narrow = self.scan.partitioned != Some(true) && shapes::are_shown(sites);
+        // a list that is cut says nothing about the shapes of the others
+        let narrow = self.scan.partitioned != Some(true) && shapes::are_shown(sites) && !found.is_list_cut();
         let fits = |records: &[&Arc<Invocation>]| records.iter().any(|invocation| shapes::fits(invocation, sites));
         // call sites that fit nothing belong to inner instructions and say nothing about the call's arguments
         let by_shapes = narrow && accepted.iter().any(|(_, records)| fits(records));
@@ -220,7 +219,7 @@ impl<'a> Resolver<'a> {
             );
             return Err((MissReason::TooMany, text));
         }
-        let mut choices: Vec<Choice<'a>> = accepted.into_iter().map(|(choice, _)| choice).collect();
+        let mut choices: Vec<RecordedChoice<'a>> = accepted.into_iter().map(|(choice, _)| choice).collect();
         if narrow && !by_shapes {
             let flag = "no call site in the module has the shapes of its arguments";
             choices.iter_mut().for_each(|choice| choice.flags.push(flag.to_owned()));
@@ -229,14 +228,14 @@ impl<'a> Resolver<'a> {
     }
 
     /// The best of the recordings of one call.
-    fn best(&self, found: &FoundLabel, records: &[&'a Arc<Invocation>]) -> Result<Choice<'a>, Miss> {
+    fn best(&self, found: &FoundLabel, records: &[&'a Arc<Invocation>]) -> Result<RecordedChoice<'a>, Miss> {
         let wanted = if found.backward { Direction::ForwardVjp } else { Direction::Forward };
         let mut refused = BTreeSet::new();
         let mut choices = Vec::new();
         for &invocation in records {
             let (rank, flag) = match (invocation.target.compare(self.mode, self.device), &invocation.target) {
-                (DeviceMatch::Same, Target::Device(_)) => (0, None),
-                (DeviceMatch::Same, Target::Platform(_)) => (1, None),
+                (DeviceMatch::Same, RecordedTarget::Device(_)) => (0, None),
+                (DeviceMatch::Same, RecordedTarget::Platform(_)) => (1, None),
                 (DeviceMatch::Flagged(flag), _) => (2, Some(flag)),
                 (DeviceMatch::Miss(reason), _) => {
                     refused.insert(reason);
@@ -244,10 +243,10 @@ impl<'a> Resolver<'a> {
                 }
             };
             let order = (invocation.direction != wanted, rank, Reverse(invocation.recorded_at), invocation.key());
-            choices.push((order, Choice { invocation, flags: flag.into_iter().collect() }));
+            choices.push((order, RecordedChoice { invocation, flags: flag.into_iter().collect() }));
         }
         let Some((_, mut choice)) = choices.into_iter().min_by_key(|(order, _)| *order) else {
-            let text = format!("this device is `{}`: {}", self.device, list_plain(&refused));
+            let text = format!("this device is `{}`: {}", self.device, listed(refused));
             return Err((MissReason::OtherDevice, text));
         };
         match (wanted, choice.invocation.direction) {
@@ -274,16 +273,6 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Names in backticks, at most [`MAX_LISTED`] of them.
 fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
-    let shown = names.get(..MAX_LISTED).unwrap_or(&names).join(", ");
-    match names.len().saturating_sub(MAX_LISTED) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
-fn list_plain(reasons: &BTreeSet<String>) -> String {
-    reasons.iter().take(3).cloned().collect::<Vec<_>>().join("; ")
+    listed(names.into_iter().map(|name| format!("`{name}`")))
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::error::MeasureError;
 use crate::array::{ArraySpec, MAX_ARRAY_BYTES, MAX_NPY_HEADER_BYTES, NpyHeader};
 use crate::digest::Digest;
-use crate::outside_file::{self, Folder};
+use crate::outside_file::{self, OutsideFolder};
 use crate::printable::printable;
 
 /// The file that marks a capture, and the format that it names.
@@ -21,7 +21,7 @@ const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 /// A folder of captured inputs.
 pub(super) struct Captured {
     path: PathBuf,
-    folder: Folder,
+    folder: OutsideFolder,
     arguments: Vec<CapturedArgument>,
     /// Indices by path; if two have the same path, the first.
     by_path: BTreeMap<String, usize>,
@@ -40,7 +40,7 @@ pub(super) struct CapturedArgument {
 }
 
 #[derive(Deserialize)]
-struct Manifest {
+struct CaptureManifest {
     format: String,
     arguments: Vec<CapturedArgument>,
 }
@@ -52,7 +52,7 @@ impl Captured {
     /// If the folder or the manifest cannot be read, or the manifest has another format.
     pub(super) fn open(path: &Path) -> Result<Option<Self>, MeasureError> {
         let unreadable = |path: PathBuf| move |source| MeasureError::Unreadable { path, source };
-        let folder = Folder::open(path).map_err(unreadable(path.to_owned()))?;
+        let folder = OutsideFolder::open(path).map_err(unreadable(path.to_owned()))?;
         let place = path.join(MANIFEST);
         let text = match folder.open_file(Path::new(MANIFEST), MAX_MANIFEST_BYTES) {
             Ok(file) => outside_file::read_text(file, MAX_MANIFEST_BYTES).map_err(unreadable(place.clone()))?,
@@ -60,7 +60,7 @@ impl Captured {
             Err(error) => return Err(unreadable(place)(error)),
         };
         let wrong = |reason: String| MeasureError::Captured { path: place.clone(), reason: printable(&reason) };
-        let manifest: Manifest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let manifest: CaptureManifest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if manifest.format != FORMAT {
             return Err(wrong(format!("has the format `{}`, expected `{FORMAT}`", manifest.format)));
         }

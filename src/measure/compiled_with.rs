@@ -268,7 +268,8 @@ mod tests {
         let refused = CompiledWithError::Refused(own[0].clone());
         assert_eq!(read(OF_JAX), Err(refused), "no list has it");
         let with = CompiledWith::read(OF_JAX, &own).unwrap();
-        let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3, "xla_disable_hlo_passes": "dce"});
+        let named = json!({"xla_cpu_enable_fast_math": true, "xla_cpu_prefer_vector_width": -3,
+            "xla_disable_hlo_passes": "dce"});
         assert_eq!(json!(with.named), named, "the user's own value of the fourth one counts");
         assert_eq!(with.note(), None, "JAX's defaults are no choice of the user's");
         assert!(with.bytes.len() > 900 && with.bytes.len() < OF_JAX.len(), "{} of {}", with.bytes.len(), OF_JAX.len());

@@ -49,7 +49,8 @@ pub enum MeasureError {
     },
     /// HLO text from after XLA's passes.
     #[error(
-        "`{path}`: is HLO text from after XLA's passes, which would run a second time; give StableHLO or the HloModuleProto from before them",
+        "`{path}`: is HLO text from after XLA's passes, which would run a second time; give StableHLO or the \
+         HloModuleProto from before them",
         path = path.display()
     )]
     OptimizedText {
@@ -65,7 +66,8 @@ pub enum MeasureError {
         reason: String,
     },
     /// The program runs on several devices, whose kernels are not one list.
-    #[error("`{path}`: is a program of {partitions} partitions; give one that runs on one device", path = path.display())]
+    #[error("`{path}`: is a program of {partitions} partitions; give one that runs on one \
+             device", path = path.display())]
     Partitioned {
         /// The file.
         path: PathBuf,
@@ -118,7 +120,8 @@ pub enum MeasureError {
         arguments: String,
     },
     /// The file of an input has another size than its array.
-    #[error("`{path}`: {bytes} bytes are not argument {index}, {spec}: its dense little-endian elements", path = path.display())]
+    #[error("`{path}`: {bytes} bytes are not argument {index}, {spec}: its dense little-endian \
+             elements", path = path.display())]
     InputSize {
         /// The file.
         path: PathBuf,

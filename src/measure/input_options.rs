@@ -76,13 +76,13 @@ pub struct ArgumentFill {
     /// The argument: its number from 0, its path such as `params/w`, or the beginning of a path, such as `params`.
     pub argument: String,
     /// Its values.
-    pub values: Values,
+    pub values: FillValues,
 }
 
 /// Kinds of values in the syntax of `--fill`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub enum Values {
+pub enum FillValues {
     /// Normal values, mean zero: `normal`, or `normal:0.02` with a standard deviation.
     Normal {
         /// Standard deviation.
@@ -102,7 +102,7 @@ pub enum Values {
     },
 }
 
-impl Values {
+impl FillValues {
     /// The recipe for an array; the error says what the type cannot hold.
     pub(super) fn fill(self, spec: &ArraySpec) -> Result<Fill, String> {
         let has_fractions = spec.dtype.has_fractions();
@@ -125,7 +125,7 @@ impl Values {
     }
 }
 
-impl FromStr for Values {
+impl FromStr for FillValues {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -209,12 +209,12 @@ mod tests {
     #[test]
     fn fills_are_read_as_they_are_spelled() {
         for (text, argument, values) in [
-            ("params/w=normal", "params/w", Values::Normal { scale: 1.0 }),
-            ("0=normal:0.02", "0", Values::Normal { scale: 0.02 }),
-            ("/opt/nu/=uniform:0,1e-4", "opt/nu", Values::Uniform { low: 0.0, high: 1e-4 }),
-            ("a=b=zeros", "a=b", Values::Constant { value: 0.0 }),
-            ("x=ones", "x", Values::Constant { value: 1.0 }),
-            ("x=constant:-2", "x", Values::Constant { value: -2.0 }),
+            ("params/w=normal", "params/w", FillValues::Normal { scale: 1.0 }),
+            ("0=normal:0.02", "0", FillValues::Normal { scale: 0.02 }),
+            ("/opt/nu/=uniform:0,1e-4", "opt/nu", FillValues::Uniform { low: 0.0, high: 1e-4 }),
+            ("a=b=zeros", "a=b", FillValues::Constant { value: 0.0 }),
+            ("x=ones", "x", FillValues::Constant { value: 1.0 }),
+            ("x=constant:-2", "x", FillValues::Constant { value: -2.0 }),
         ] {
             assert_eq!(text.parse(), Ok(ArgumentFill { argument: argument.to_owned(), values }), "{text}");
         }
@@ -254,18 +254,19 @@ mod tests {
 
     #[test]
     fn a_type_gets_what_it_holds() {
-        let fill = |values: Values, spec: &str| values.fill(&spec.parse().unwrap());
-        let whole = Values::Uniform { low: 0.0, high: 8.0 };
+        let fill = |values: FillValues, spec: &str| values.fill(&spec.parse().unwrap());
+        let whole = FillValues::Uniform { low: 0.0, high: 8.0 };
         assert_eq!(fill(whole, "s32[4]"), Ok(Fill::IntegerRange { low: 0, high: 7 }));
         assert_eq!(fill(whole, "bf16[4]"), Ok(Fill::Uniform { low: 0.0, high: 8.0 }));
-        assert!(fill(Values::Uniform { low: 0.0, high: 0.5 }, "s32[4]").unwrap_err().contains("whole numbers"));
-        assert!(fill(Values::Normal { scale: 1.0 }, "pred[]").unwrap_err().contains("no fractions"));
+        assert!(fill(FillValues::Uniform { low: 0.0, high: 0.5 }, "s32[4]").unwrap_err().contains("whole numbers"));
+        assert!(fill(FillValues::Normal { scale: 1.0 }, "pred[]").unwrap_err().contains("no fractions"));
     }
 
     #[test]
     fn an_argument_is_named_by_number_path_or_place_in_the_tree() {
         let named = |argument: &str, index, path| {
-            ArgumentFill { argument: argument.to_owned(), values: Values::Constant { value: 0.0 } }.names(index, path)
+            ArgumentFill { argument: argument.to_owned(), values: FillValues::Constant { value: 0.0 } }
+                .names(index, path)
         };
         assert!(named("params", 3, "params/w") && named("params/w", 3, "params/w") && named("3", 3, "params/w"));
         assert!(!named("par", 3, "params/w") && !named("params/w/x", 3, "params/w") && !named("2", 3, ""));

@@ -10,6 +10,7 @@ use super::input_options::{ArgumentFill, InputOptions, default_fill};
 use super::preflight::Preflight;
 use super::program::{MeasuredProgram, write_file};
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES, argument_seed, generate};
+use crate::counted::listed;
 use crate::digest::{Digest, FieldHasher};
 use crate::outside_file;
 use crate::printable::printable;
@@ -152,20 +153,12 @@ fn check_names(program: &MeasuredProgram, specs: &[ArraySpec], options: &InputOp
 }
 
 /// Maximum number of arguments in a message.
-const NAMES_SHOWN: usize = 24;
-
 fn names(program: &MeasuredProgram, specs: &[ArraySpec]) -> String {
     let name = |(index, spec): (usize, &ArraySpec)| match program.argument(index, specs.len()).0 {
         "" => format!("`{index}` ({spec})"),
         path => format!("`{path}` ({spec})"),
     };
-    let mut names: Vec<String> = specs.iter().enumerate().take(NAMES_SHOWN).map(name).collect();
-    match specs.len().saturating_sub(NAMES_SHOWN) {
-        0 if specs.is_empty() => return "none".to_owned(),
-        0 => {}
-        more => names.push(format!("and {more} more")),
-    }
-    names.join(", ")
+    if specs.is_empty() { "none".to_owned() } else { listed(specs.iter().enumerate().map(name)) }
 }
 
 /// With seed 0, an argument has the same values as any argument of this name elsewhere.

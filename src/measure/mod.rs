@@ -17,7 +17,7 @@ mod run;
 
 pub use compiled_with::{CompiledWith, CompiledWithError};
 pub use error::MeasureError;
-pub use input_options::{ArgumentFill, InputOptions, Values};
+pub use input_options::{ArgumentFill, FillValues, InputOptions};
 pub use inputs::{InputSource, Inputs, MadeInput, make_inputs};
 pub use peaks::{MeasuredPeak, MeasuredPeaks, PeakOf, Skipped, measure_peaks};
 pub use preflight::Preflight;

@@ -11,7 +11,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::error::MeasureError;
-use super::input_options::{ArgumentFill, InputOptions, Values};
+use super::input_options::{ArgumentFill, FillValues, InputOptions};
 use super::inputs::make_inputs;
 use super::program::MeasuredProgram;
 use super::run::job;
@@ -246,8 +246,8 @@ fn inputs(program: &PeakProgram, text: &MeasuredProgram, folder: &Path) -> Resul
     if !program.is_of_zeros {
         // zeros would draw less power, and 0.5 keeps chains of multiply-adds within normal numbers
         let values = |spec: &ArraySpec| match spec.dtype.has_fractions() {
-            true => Values::Uniform { low: 0.25, high: 0.75 },
-            false => Values::Uniform { low: -4.0, high: 4.0 },
+            true => FillValues::Uniform { low: 0.25, high: 0.75 },
+            false => FillValues::Uniform { low: -4.0, high: 4.0 },
         };
         let fill =
             |(index, spec): (usize, &ArraySpec)| ArgumentFill { argument: index.to_string(), values: values(spec) };
@@ -324,8 +324,8 @@ fn chains(dtype: DType, length: u64) -> PeakProgram {
     PeakProgram {
         name: format!("{CHAINS} chains of {STEPS} multiply-adds on {spec}"),
         text: format!(
-            "module @chains {{\n  func.func public @main(%x: {vector}, %p: {scalar}, %q: {scalar}) -> {vector} {{\n{body}    return \
-             %s{last} : {vector}\n  }}\n}}\n"
+            "module @chains {{\n  func.func public @main(%x: {vector}, %p: {scalar}, %q: {scalar}) -> {vector} {{\n\
+             {body}    return %s{last} : {vector}\n  }}\n}}\n"
         ),
         arguments: vec![spec, ArraySpec::new(dtype, Vec::new()), ArraySpec::new(dtype, Vec::new())],
         amount: (CHAINS + 2 * CHAINS * STEPS + CHAINS - 1) as f64 * length as f64,
@@ -358,7 +358,8 @@ fn streams() -> [PeakProgram; 3] {
         program(
             format!("adding two {}", spec(&[STREAM])),
             format!(
-                "(%x: {stream}, %y: {stream}) -> {stream} {{\n    %0 = stablehlo.add %x, %y : {stream}\n    return %0 : {stream}"
+                "(%x: {stream}, %y: {stream}) -> {stream} {{\n    %0 = stablehlo.add %x, %y : {stream}\
+                 \n    return %0 : {stream}"
             ),
             vec![spec(&[STREAM]), spec(&[STREAM])],
             3 * STREAM,
@@ -366,8 +367,8 @@ fn streams() -> [PeakProgram; 3] {
         program(
             format!("a row times {}", spec(&[rows, columns])),
             format!(
-                "(%x: {row}, %y: {matrix}) -> {column} {{\n    %0 = stablehlo.dot_general %x, %y, contracting_dims = [0] x [0] : \
-                 ({row}, {matrix}) -> {column}\n    return %0 : {column}"
+                "(%x: {row}, %y: {matrix}) -> {column} {{\n    %0 = stablehlo.dot_general %x, %y, contracting_dims = \
+                 [0] x [0] : ({row}, {matrix}) -> {column}\n    return %0 : {column}"
             ),
             vec![spec(&[rows]), spec(&[rows, columns])],
             STREAM + rows + columns,

@@ -127,8 +127,8 @@ impl Preflight {
             let (needed, free) = (Size(self.device_bytes), Size(self.device_free.unwrap_or_default()));
             let what = if self.output_bytes.is_some() { "inputs and outputs" } else { "inputs" };
             return no_room(format!(
-                "the {what} take {needed} of device memory and the device has {free} left; end what else runs on it, or \
-                 use a larger one"
+                "the {what} take {needed} of device memory and the device has {free} left; end what else runs on it, \
+                 or use a larger one"
             ));
         }
         Ok(())

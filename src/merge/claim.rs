@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 
 use crate::cache::StoreError;
 use crate::cache::{EntryOf, Provenance, SupersededOf};
-use crate::cache::{MergedText, Row};
+use crate::cache::{EntryRow, MergedText};
 use crate::config::Config;
 use crate::digest::Digest;
-use crate::measured_by::{CacheState, Clocks, Launch, MeasuredBy, Metric, Source};
+use crate::measured_by::{CacheState, Clocks, LaunchMode, MeasuredBy, Metric, Source};
 use crate::stats::Interval;
 
 /// How many decisions of a call an entry holds, including the one in force.
@@ -29,14 +29,14 @@ struct Claim<'a> {
 }
 
 /// The merge of one call's rows, whose texts are not all the same.
-pub(super) fn settle<'a>(rows: &[Row<'a>], texts: &[Cow<'_, str>]) -> Result<Row<'a>, StoreError> {
+pub(super) fn settle<'a>(rows: &[EntryRow<'a>], texts: &[Cow<'_, str>]) -> Result<EntryRow<'a>, StoreError> {
     let mut claims = Vec::new();
     let mut last = rows.first();
     for (text, row) in latest(rows, texts) {
         add_claims(text, &mut claims).ok_or_else(|| row.unreadable())?;
         last = Some(row);
     }
-    let unreadable = |row: &Row<'_>| row.unreadable();
+    let unreadable = |row: &EntryRow<'_>| row.unreadable();
     match (choose(claims), last) {
         (Some(settled), Some(row)) => Ok(row.settled(settled)),
         (_, row) => {
@@ -46,8 +46,8 @@ pub(super) fn settle<'a>(rows: &[Row<'a>], texts: &[Cow<'_, str>]) -> Result<Row
 }
 
 /// The rows that matter, each text once: a single decision does not if there are enough later ones.
-fn latest<'t, 'r, 'a>(rows: &'r [Row<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'t str, &'r Row<'a>)> {
-    let mut distinct: Vec<(&str, &Row<'_>)> = texts.iter().map(|text| &**text).zip(rows).collect();
+fn latest<'t, 'r, 'a>(rows: &'r [EntryRow<'a>], texts: &'t [Cow<'_, str>]) -> Vec<(&'t str, &'r EntryRow<'a>)> {
+    let mut distinct: Vec<(&str, &EntryRow<'_>)> = texts.iter().map(|text| &**text).zip(rows).collect();
     distinct.sort_by(|a, b| a.0.cmp(b.0));
     distinct.dedup_by(|a, b| a.0 == b.0);
     // replayed ones must not push measured ones out
@@ -76,7 +76,7 @@ fn add_claims<'a>(text: &'a str, claims: &mut Vec<Claim<'a>>) -> Option<()> {
 fn choose(mut claims: Vec<Claim<'_>>) -> Option<MergedText> {
     let evidence = claims.iter().map(Claim::evidence).max()?;
     claims.retain(|claim| claim.evidence() == evidence);
-    let decided = evidence > Evidence::None;
+    let decided = evidence > ClaimEvidence::None;
     claims.sort_by(Claim::compare);
     claims.dedup_by(|a, b| a.compare(b) == Ordering::Equal);
     claims.truncate(if decided { MAX_DECISIONS } else { 1 });
@@ -124,7 +124,7 @@ fn best(claims: &[Claim<'_>]) -> Option<usize> {
 
 /// What a claim rests on, from the weakest on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Evidence {
+enum ClaimEvidence {
     None,
     Replayed,
     Measured,
@@ -139,9 +139,10 @@ fn clock(provenance: &Provenance) -> u8 {
 }
 
 /// The question that a decision answers; decisions with other questions are not comparable.
-type Question<'a> = (&'a Config, Option<Digest>, &'a Metric, &'a CacheState, Option<&'a Launch>, Option<Clocks>);
+type DecisionQuestion<'a> =
+    (&'a Config, Option<Digest>, &'a Metric, &'a CacheState, Option<&'a LaunchMode>, Option<Clocks>);
 
-fn question(one: &Provenance) -> Question<'_> {
+fn question(one: &Provenance) -> DecisionQuestion<'_> {
     let MeasuredBy { metric, cache_state, launch, .. } = &one.measured_by;
     let clocks = one.measured_by.set_clocks();
     (&one.baseline, one.baseline_semantic_digest, metric, cache_state, launch.as_ref(), clocks)
@@ -160,11 +161,11 @@ impl<'a> Claim<'a> {
         Some(Self { config, decision, peer })
     }
 
-    fn evidence(&self) -> Evidence {
+    fn evidence(&self) -> ClaimEvidence {
         match &self.decision {
-            None => Evidence::None,
-            Some((_, provenance)) if provenance.measured_by.source == Source::Replay => Evidence::Replayed,
-            Some(_) => Evidence::Measured,
+            None => ClaimEvidence::None,
+            Some((_, provenance)) if provenance.measured_by.source == Source::Replay => ClaimEvidence::Replayed,
+            Some(_) => ClaimEvidence::Measured,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::compare::Contestant;
 use crate::config::Config;
 use crate::digest::Digest;
 use crate::measure::{CompiledWith, MAX_PROGRAM_BYTES, MeasuredProgram};
-use crate::outside_file::{self, Folder};
+use crate::outside_file::{self, OutsideFolder};
 use crate::printable::printable;
 use crate::stats::Interval;
 
@@ -54,11 +54,11 @@ pub struct StepCall {
 }
 
 #[derive(Deserialize)]
-struct Manifest {
+struct VariantsManifest {
     format: String,
     digest: Digest,
     calls: Vec<StepCall>,
-    variants: Vec<Variant>,
+    variants: Vec<StepVariant>,
     /// A `CompileOptionsProto` in base64.
     #[serde(default)]
     compile_options: Option<String>,
@@ -66,7 +66,7 @@ struct Manifest {
 
 /// The step with some calls tuned.
 #[derive(Debug, Deserialize)]
-struct Variant {
+struct StepVariant {
     /// The calls, by number, in rising order.
     tuned: Vec<usize>,
     file: PathBuf,
@@ -78,10 +78,10 @@ struct Variant {
 #[non_exhaustive]
 pub struct StepVariants {
     path: PathBuf,
-    folder: Folder,
+    folder: OutsideFolder,
     /// The calls that some variant has tuned, and those that `without=` reverted in all variants.
     pub calls: Vec<StepCall>,
-    variants: Vec<Variant>,
+    variants: Vec<StepVariant>,
     /// The compile options that JAX passes for the step.
     compiled_with: Option<CompiledWith>,
     /// The variants with no call tuned, and with all.
@@ -101,7 +101,7 @@ impl StepVariants {
             let path = path.to_owned();
             move |source| ProveError::Unreadable { path, source }
         };
-        let folder = Folder::open(path).map_err(unreadable(path))?;
+        let folder = OutsideFolder::open(path).map_err(unreadable(path))?;
         let text = folder
             .open_file(Path::new(MANIFEST), MAX_MANIFEST_BYTES)
             .and_then(|file| outside_file::read_text(file, MAX_MANIFEST_BYTES))
@@ -110,7 +110,7 @@ impl StepVariants {
                 _ => unreadable(&place)(source),
             })?;
         let wrong = |reason: String| ProveError::Damaged { path: place.clone(), reason: printable(&reason) };
-        let manifest: Manifest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let manifest: VariantsManifest = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         if manifest.format != FORMAT {
             return Err(wrong(format!("has the format `{}`, expected `{FORMAT}`", manifest.format)));
         }
@@ -118,13 +118,13 @@ impl StepVariants {
         if Digest::of(unsigned.as_bytes()) != manifest.digest {
             return Err(wrong("its digest differs from its content".to_owned()));
         }
-        let Manifest { calls, variants, compile_options, .. } = manifest;
+        let VariantsManifest { calls, variants, compile_options, .. } = manifest;
         let compiled_with = compile_options.map(|text| read_compile_options(&text)).transpose().map_err(&wrong)?;
         check_calls(&calls).map_err(&wrong)?;
         let (baseline, whole, tree) = placed(&variants, calls.len()).map_err(&wrong)?;
         let found = Self { path: path.to_owned(), folder, calls, variants, compiled_with, baseline, whole, tree };
         // damage must be found before a device starts
-        let files: BTreeMap<Digest, &Variant> =
+        let files: BTreeMap<Digest, &StepVariant> =
             found.variants.iter().map(|variant| (variant.sha256, variant)).collect();
         files.values().try_for_each(|variant| found.bytes(variant).map(drop))?;
         Ok(found)
@@ -154,7 +154,7 @@ impl StepVariants {
         Ok(Contestant::new(name, program))
     }
 
-    fn bytes(&self, variant: &Variant) -> Result<Vec<u8>, ProveError> {
+    fn bytes(&self, variant: &StepVariant) -> Result<Vec<u8>, ProveError> {
         let path = || self.path.join(&variant.file);
         let file = self.folder.open_file(&variant.file, MAX_PROGRAM_BYTES);
         let bytes = file.and_then(|file| outside_file::read(file, MAX_PROGRAM_BYTES));
@@ -196,11 +196,11 @@ fn check_calls(calls: &[StepCall]) -> Result<(), String> {
 }
 
 /// The variant with no call tuned, the one with all, and the tree of the sets that the others revert.
-fn placed(variants: &[Variant], calls: usize) -> Result<(usize, usize, Tree), String> {
+fn placed(variants: &[StepVariant], calls: usize) -> Result<(usize, usize, Tree), String> {
     if variants.len() > 2 * calls {
         return Err(format!("has {} variants, expected at most {}", variants.len(), 2 * calls));
     }
-    for Variant { tuned, .. } in variants {
+    for StepVariant { tuned, .. } in variants {
         let is_rising = tuned.windows(2).all(|pair| matches!(pair, [a, b] if a < b));
         if !is_rising || tuned.last().is_some_and(|&last| last >= calls) {
             return Err(format!("a variant's `tuned` is not a list of increasing numbers below {calls}"));

@@ -1,7 +1,7 @@
 //! Attributes failures to candidates and decides what continues.
 
 use crate::failure::{Failure, FailureKind};
-use crate::samples::{FailureRecord, Record};
+use crate::samples::{FailureRecord, LogRecord};
 use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Timer, TimerExt};
 
@@ -118,7 +118,7 @@ impl Measuring<'_> {
         }
         let config = self.process.config(candidate);
         self.process.events.tell(EventKind::Failed { candidate, config: &config, failure: &failure });
-        self.ledger.append(&Record::Failed(FailureRecord {
+        self.ledger.append(&LogRecord::Failed(FailureRecord {
             job: self.referee.identity.digest,
             candidate,
             failure: failure.clone(),

@@ -10,7 +10,7 @@ use crate::decision::DropReason;
 use crate::failure::Failure;
 use crate::hlo::Cost;
 use crate::printable::printable;
-use crate::search::Expected;
+use crate::search::ExpectedRatio;
 use crate::stats::Interval;
 
 /// How a candidate ended.
@@ -43,7 +43,7 @@ pub enum CandidateOutcome {
     /// It has too few samples.
     NotMeasured,
     /// It was skipped; this is the predicted ratio of its time to the baseline's.
-    NotCompiled(Expected),
+    NotCompiled(ExpectedRatio),
 }
 
 /// The statistics of a candidate's rounds.
@@ -187,7 +187,7 @@ fn write_output(f: &mut fmt::Formatter<'_>, output: usize, name: &str) -> fmt::R
 
 /// What is known about one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Row", into = "Row")]
+#[serde(try_from = "CandidateJson", into = "CandidateJson")]
 #[non_exhaustive]
 pub struct CandidateResult {
     /// The config.
@@ -236,7 +236,7 @@ impl CandidateResult {
     }
 
     /// The predicted ratio of its time to the baseline's, if it was skipped.
-    pub fn expected(&self) -> Option<Expected> {
+    pub fn expected(&self) -> Option<ExpectedRatio> {
         match self.outcome {
             CandidateOutcome::NotCompiled(expected) => Some(expected),
             _ => None,
@@ -254,7 +254,7 @@ impl CandidateResult {
 
 /// The JSON of a candidate.
 #[derive(Serialize, Deserialize)]
-struct Row {
+struct CandidateJson {
     config: Config,
     status: CandidateStatus,
     rounds: usize,
@@ -272,7 +272,7 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<Failure>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    expected: Option<Expected>,
+    expected: Option<ExpectedRatio>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     temporary_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -283,7 +283,7 @@ struct Row {
     reference_errors: Vec<ReferenceError>,
 }
 
-impl From<CandidateResult> for Row {
+impl From<CandidateResult> for CandidateJson {
     fn from(candidate: CandidateResult) -> Self {
         let (status, times) = (candidate.status(), candidate.times().copied());
         let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
@@ -309,12 +309,14 @@ impl From<CandidateResult> for Row {
     }
 }
 
-impl TryFrom<Row> for CandidateResult {
+impl TryFrom<CandidateJson> for CandidateResult {
     type Error = String;
 
-    fn try_from(row: Row) -> Result<Self, String> {
-        let Row { config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, .. } = row;
-        let Row { race, expected, differences, special_values, reference_errors, temporary_bytes, .. } = row;
+    fn try_from(row: CandidateJson) -> Result<Self, String> {
+        let CandidateJson {
+            config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, ..
+        } = row;
+        let CandidateJson { race, expected, differences, special_values, reference_errors, temporary_bytes, .. } = row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
@@ -356,7 +358,8 @@ mod tests {
 
     #[test]
     fn each_outcome_is_the_same_json_again_and_one_without_its_parts_is_refused() {
-        let times = r#""rounds":6,"median_ns":5.0,"ratio":0.5,"interval":{"low":0.4,"high":0.6,"confidence":0.95},"tied_with_best":true"#;
+        let interval = r#""interval":{"low":0.4,"high":0.6,"confidence":0.95}"#;
+        let times = format!(r#""rounds":6,"median_ns":5.0,"ratio":0.5,{interval},"tied_with_best":true"#);
         let none = r#""rounds":0,"tied_with_best":false"#;
         let failure = r#""failure":{"kind":"crash","message":"gone"}"#;
         for rest in [

@@ -8,16 +8,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Which call compiles or measures on the device.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DeviceSlots(Arc<Shared>);
+pub(crate) struct DeviceSlots(Arc<SharedSlots>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedSlots {
+    state: Mutex<SlotState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotState {
     slots: usize,
     working: usize,
     /// Seats that want to measure.
@@ -39,7 +39,7 @@ enum Activity {
 /// One call's slot among those of a device.
 #[derive(Debug)]
 pub(crate) struct DeviceSlot {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlots>,
     activity: Activity,
 }
 
@@ -55,12 +55,12 @@ impl DeviceSlots {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SharedSlots {
+    fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait<'a>(&self, state: MutexGuard<'a, SlotState>) -> MutexGuard<'a, SlotState> {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use crate::decision::Round;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::ledger::{Ledger, LedgerError};
-use crate::samples::{CandidateSamples, JobHistory, JobRecord, ProgramFigures, Record, RoundRecord};
+use crate::samples::{CandidateSamples, JobHistory, JobRecord, LogRecord, ProgramFigures, RoundRecord};
 use crate::stats::median;
 
 use super::{JobIdentity, OutputDifference};
@@ -25,7 +25,7 @@ struct ProcessRounds {
 
 /// What is known of one job, over all runs: rounds by measuring process, and failures.
 #[derive(Debug, Default)]
-pub(crate) struct Evidence {
+pub(crate) struct JobEvidence {
     processes: Vec<ProcessRounds>,
     /// Whether the log knows the job.
     is_logged: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Evidence {
     unlogged: BTreeSet<usize>,
 }
 
-impl Evidence {
+impl JobEvidence {
     /// What the log holds of a job; nothing if it is measured afresh.
     pub(crate) fn stored(ledger: &Ledger, job: Digest, is_fresh: bool) -> Result<Self, LedgerError> {
         Ok(if is_fresh { Self::default() } else { Self::from_history(ledger.history(job)?) })
@@ -66,7 +66,7 @@ impl Evidence {
     /// Writes the job to the log before its first round, unless the log knows it.
     pub(crate) fn log_job(&mut self, ledger: &Ledger, job: impl FnOnce() -> JobRecord) -> Result<(), LedgerError> {
         if !self.is_logged {
-            ledger.append(&Record::Job(Box::new(job())))?;
+            ledger.append(&LogRecord::Job(Box::new(job())))?;
             self.is_logged = true;
         }
         Ok(())
@@ -294,7 +294,7 @@ mod tests {
             samples,
             programs: Vec::new(),
         };
-        let mut rounds = Evidence::default();
+        let mut rounds = JobEvidence::default();
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
         rounds.push(round(1, vec![sample(0, &[7])]));
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (2, 2));
@@ -321,7 +321,7 @@ mod tests {
     fn the_fastest_runs_may_be_of_different_rounds() {
         let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
         let round = |round, samples| RoundRecord::new(Digest::of(b""), 0, round, "replay".into(), samples);
-        let mut rounds = Evidence::default();
+        let mut rounds = JobEvidence::default();
         rounds.push(round(0, vec![sample(0, &[50]), sample(1, &[90, 80]), sample(2, &[0])]));
         assert_eq!((rounds.fastest_run(1), rounds.fastest_ratio(1, 0)), (Some(80), Some(1.6)));
         rounds.push(round(1, vec![sample(0, &[60]), sample(1, &[25])]));

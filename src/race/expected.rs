@@ -7,14 +7,14 @@ use crate::timer::protocol::KeptOutput;
 pub(crate) const LARGE_OUTPUTS: u64 = 64 << 20;
 
 /// The baseline's outputs.
-pub(super) enum Expected {
+pub(super) enum ExpectedOutputs {
     /// Outputs that this process holds.
     Here(Vec<Reference>),
     /// Outputs that the timer holds. It compares others with them.
     Kept(Vec<KeptOutput>),
 }
 
-impl Expected {
+impl ExpectedOutputs {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Here(reference) => reference.len(),

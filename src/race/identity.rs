@@ -6,7 +6,7 @@ use crate::cache::CacheKey;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::MeasuredBy;
-use crate::registry::{Invocation, Target};
+use crate::registry::{Invocation, RecordedTarget};
 use crate::samples::{CandidateRecord, JobRecord};
 use crate::timer::{Job, Timer};
 
@@ -79,7 +79,7 @@ impl NotLowered {
         let candidates = invocation.candidates.iter().enumerate();
         let without = candidates.filter(|(_, candidate)| candidate.program.is_none());
         let reasons = without.filter_map(|(index, candidate)| Some((index, candidate.not_lowered.clone()?)));
-        Self { was_here: matches!(invocation.target, Target::Device(_)), reasons: reasons.collect() }
+        Self { was_here: matches!(invocation.target, RecordedTarget::Device(_)), reasons: reasons.collect() }
     }
 
     /// A failure because there is no program, with the recorded reason.

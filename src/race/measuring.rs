@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use super::evidence::Evidence;
-use super::expected::Expected;
+use super::evidence::JobEvidence;
+use super::expected::ExpectedOutputs;
 use super::process::Process;
 use super::sampling::WarmUp;
 use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};
@@ -19,7 +19,7 @@ pub(crate) fn measure<'a>(
     job: &'a Job,
     referee: Referee<'a>,
     compiling: Compiling<'a>,
-    evidence: &'a mut Evidence,
+    evidence: &'a mut JobEvidence,
 ) -> Result<u32, RaceError> {
     let (ledger, process) = (runner.ledger, Process::new(runner, job));
     let (forgiven, spent) = (Forgiven::default(), TimeSpent::default());
@@ -29,7 +29,7 @@ pub(crate) fn measure<'a>(
 /// Who says which candidates are compiled next.
 pub(crate) trait NextWave {
     /// Candidates to compile next, if so many calls compile at the same time; none if the rest is skipped.
-    fn next(&mut self, evidence: &Evidence, identity: &JobIdentity, calls: usize) -> Vec<usize>;
+    fn next(&mut self, evidence: &JobEvidence, identity: &JobIdentity, calls: usize) -> Vec<usize>;
 }
 
 /// How the candidates of a race are compiled.
@@ -56,7 +56,7 @@ pub(super) struct Measuring<'a> {
     /// Who starts the measuring process.
     pub(super) process: Process<'a>,
     /// What is known so far.
-    pub(super) evidence: &'a mut Evidence,
+    pub(super) evidence: &'a mut JobEvidence,
     /// Who decides.
     pub(super) referee: Referee<'a>,
     pub(super) compiling: Compiling<'a>,
@@ -128,7 +128,7 @@ impl Measuring<'_> {
     fn bring_in(
         &mut self,
         wave: &mut Vec<usize>,
-        reference: &mut Option<Expected>,
+        reference: &mut Option<ExpectedOutputs>,
         warm: &mut WarmUp,
     ) -> Result<(), RaceError> {
         // comparing outputs while the next one compiles saves doing it afterwards

@@ -61,7 +61,7 @@ pub use candidate_result::{
 };
 pub(crate) use device_slots::{DeviceSlot, DeviceSlots};
 pub use error::{RaceError, TuneError};
-pub(crate) use evidence::Evidence;
+pub(crate) use evidence::JobEvidence;
 pub(crate) use expected::LARGE_OUTPUTS;
 pub(crate) use identity::{JobIdentity, NotLowered};
 pub(crate) use measuring::{Compiling, NextWave, measure};

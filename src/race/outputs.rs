@@ -11,7 +11,7 @@ use crate::timer::protocol::{ComparedOutput, one_line};
 use crate::timer::replay::RecordedMethod;
 use crate::timer::{OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
 
-use super::expected::{Expected, LARGE_OUTPUTS};
+use super::expected::{ExpectedOutputs, LARGE_OUTPUTS};
 use super::measuring::Measuring;
 use super::{OutputDifference, RaceError};
 
@@ -23,7 +23,7 @@ const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.
-    pub(super) fn reference_outputs(&mut self) -> Result<Expected, RaceError> {
+    pub(super) fn reference_outputs(&mut self) -> Result<ExpectedOutputs, RaceError> {
         let _reading = self.process.slice_of(self.referee.identity.baseline);
         let baseline = self.referee.identity.baseline;
         let taken = self.on_outputs(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
@@ -32,7 +32,7 @@ impl Measuring<'_> {
                 let seen = kept.iter().enumerate();
                 let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
                 self.look_at(seen)?;
-                return Ok(Expected::Kept(kept));
+                return Ok(ExpectedOutputs::Kept(kept));
             }
             files => files.into_files().map_err(RaceError::Failed)?,
         };
@@ -51,11 +51,11 @@ impl Measuring<'_> {
             })?;
         let seen = reference.iter().enumerate();
         self.look_at(seen.filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?))).collect())?;
-        Ok(Expected::Here(reference))
+        Ok(ExpectedOutputs::Here(reference))
     }
 
     /// Drops candidates of a wave whose outputs are not the baseline's.
-    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &Expected) -> Result<(), RaceError> {
+    pub(super) fn compare_outputs(&mut self, wave: &[usize], expected: &ExpectedOutputs) -> Result<(), RaceError> {
         let active = self.active();
         let nothing_to_compare = self.nothing_to_compare(expected);
         for &candidate in wave.iter().filter(|&&candidate| candidate != self.referee.identity.baseline) {
@@ -68,11 +68,11 @@ impl Measuring<'_> {
             self.process.check_cancelled()?;
             let _slice = self.process.slice_of(candidate);
             let found = match expected {
-                Expected::Here(reference) => {
+                ExpectedOutputs::Here(reference) => {
                     let outputs = self.on_outputs(candidate, |timer| timer.output_files(candidate))?;
                     outputs.map(|outputs| compared_here(&outputs, reference))
                 }
-                Expected::Kept(kept) => {
+                ExpectedOutputs::Kept(kept) => {
                     let kept = kept.iter().enumerate();
                     let tolerances: Vec<_> = kept.map(|(index, kept)| self.tolerance(index, &kept.spec)).collect();
                     let compare = OutputsAs::Compared(&tolerances);
@@ -146,8 +146,8 @@ impl Measuring<'_> {
         match self.referee.terms.wants_each_ratio() {
             // a whole program
             true => {
-                "give real values with `--inputs DIR`, which `autotune_lowered.capture` writes, or plausible ones, such \
-                 as `--fill ARGUMENT=ones`"
+                "give real values with `--inputs DIR`, which `autotune_lowered.capture` writes, or plausible ones, \
+                 such as `--fill ARGUMENT=ones`"
             }
             false => {
                 "record the call with the values that it has in use (run it eagerly once, or with \
@@ -157,7 +157,7 @@ impl Measuring<'_> {
     }
 
     /// Why outputs without a single element are no evidence, unless the recorded program has no results.
-    fn nothing_to_compare(&self, expected: &Expected) -> Option<String> {
+    fn nothing_to_compare(&self, expected: &ExpectedOutputs) -> Option<String> {
         if expected.elements() > 0 || self.process.timer.info().can.skip_outputs {
             return None;
         }
@@ -234,15 +234,15 @@ fn weaknesses(found: &[(usize, Finiteness)], better: &str) -> Vec<String> {
     };
     let broken_line = broken.first().map(|(index, Finiteness { elements, finite, .. })| {
         format!(
-            "{finite} of the {elements} elements of the baseline's output {index} are finite{}; the rest is equal only by \
-             being NaN or infinite in the same places: {better}",
+            "{finite} of the {elements} elements of the baseline's output {index} are finite{}; the rest is equal \
+             only by being NaN or infinite in the same places: {better}",
             others(&broken)
         )
     });
     let huge_line = huge.first().map(|(index, Finiteness { rms, .. })| {
         format!(
-            "the baseline's output {index} is huge, {rms:.1e} in the root mean square{}: perhaps the values are outside \
-             the operation's domain; {better}",
+            "the baseline's output {index} is huge, {rms:.1e} in the root mean square{}: perhaps the values are \
+             outside the operation's domain; {better}",
             others(&huge)
         )
     });
@@ -269,7 +269,7 @@ fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result
 /// The differences of outputs from the baseline's, and one phrase on what is wrong if one is beyond the tolerance.
 fn differences(
     outputs: &[Result<ComparedOutput, String>],
-    expected: &Expected,
+    expected: &ExpectedOutputs,
     names: &[String],
 ) -> (Vec<OutputDifference>, Option<String>) {
     if outputs.len() != expected.len() {
@@ -353,8 +353,8 @@ mod tests {
             Reference::new(spec.clone(), baseline.to_vec(), tolerance)
         };
         let file = OutputArray::write(spec.clone(), own, folder.path()).unwrap();
-        let here = Expected::Here(vec![reference()]);
-        let Expected::Here(references) = &here else { unreachable!() };
+        let here = ExpectedOutputs::Here(vec![reference()]);
+        let ExpectedOutputs::Here(references) = &here else { unreachable!() };
         let by_files = differences(&compared_here(&[file], references), &here, &["loss".to_owned()]);
         // the worker gets the tolerance later
         let kept = Reference::new(spec.clone(), baseline.to_vec(), Tolerance::EXACT);
@@ -365,9 +365,9 @@ mod tests {
         let answer = ComparedOutputs::new(vec![ComparedOutput::of(spec.clone(), own, Some(&kept))]);
         let answer: ComparedOutputs = serde_json::from_str(&serde_json::to_string(&answer).unwrap()).unwrap();
         let found: Vec<_> = answer.outputs.into_iter().map(Ok).collect();
-        let expected = Expected::Kept(reported);
+        let expected = ExpectedOutputs::Kept(reported);
         let by_worker = differences(&found, &expected, &["loss".to_owned()]);
-        let finiteness = |expected: &Expected| expected.get(0).unwrap().1;
+        let finiteness = |expected: &ExpectedOutputs| expected.get(0).unwrap().1;
         let (of_files, of_worker) = (finiteness(&here), finiteness(&expected));
         [(by_files.0, by_files.1, of_files), (by_worker.0, by_worker.1, of_worker)]
     }
@@ -423,8 +423,8 @@ mod tests {
         let spec = ArraySpec::new(DType::F32, [3]);
         let [by_files, by_worker] = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.5, f32::NAN]));
         assert_eq!(by_files, by_worker);
-        let message = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element 1: 2.5, the \
-                    baseline's is 2";
+        let message = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element \
+                       1: 2.5, the baseline's is 2";
         assert_eq!((by_worker.1.as_deref(), by_worker.0[0].differing), (Some(message), 2));
         let within = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.001, 4.0]));
         assert!(within.iter().all(|(found, wrong, _)| wrong.is_none() && found[0].differing == 0));

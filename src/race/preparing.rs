@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::RaceError;
-use super::expected::Expected;
+use super::expected::ExpectedOutputs;
 use super::measuring::Measuring;
 use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
@@ -16,7 +16,7 @@ use crate::timer::replay::RecordedMethod;
 impl Measuring<'_> {
     /// Prepares a wave, beside the other calls' waves. Each candidate's outputs are compared with these while the next
     /// ones compile.
-    pub(super) fn compile(&mut self, wave: &mut [usize], reference: Option<&Expected>) -> Result<(), RaceError> {
+    pub(super) fn compile(&mut self, wave: &mut [usize], reference: Option<&ExpectedOutputs>) -> Result<(), RaceError> {
         self.compiling.slot.iter_mut().for_each(|slot| slot.work());
         let begin = Instant::now();
         self.in_phase(Phase::Compile, |this| this.prepare_all(wave, reference))?;
@@ -50,7 +50,7 @@ impl Measuring<'_> {
         budget.is_some_and(|budget: Duration| self.spent.compiling + begin.elapsed() >= budget / 2)
     }
 
-    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&Expected>) -> Result<(), RaceError> {
+    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&ExpectedOutputs>) -> Result<(), RaceError> {
         let baseline = self.referee.identity.baseline;
         // the baseline first: without it nothing can be decided; then long programs, so that no core waits for one
         // started late

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::evidence::Evidence;
+use super::evidence::JobEvidence;
 use super::measuring::measure;
 use super::{
     CandidateResult, Compiling, JobIdentity, OutputDifference, RaceError, RaceGoal, RaceOptions, Referee, Runner,
@@ -124,7 +124,7 @@ pub struct Raced {
 pub fn race_programs(runner: &mut Runner<'_>, race: &ProgramRace, options: &RaceOptions) -> Result<Raced, RaceError> {
     let by = runner.timer.info().measured_by(&options.cache_state);
     let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);
-    let mut evidence = Evidence::stored(runner.ledger, identity.digest, options.force)?;
+    let mut evidence = JobEvidence::stored(runner.ledger, identity.digest, options.force)?;
     let candidates = race.job.candidates.iter().map(candidate_record);
     evidence.log_job(runner.ledger, || identity.record(&*runner.timer, by, candidates, options.force))?;
     if let Some(failure) = evidence.failures.get(&identity.baseline) {
@@ -163,7 +163,7 @@ impl ProgramRace {
 
 impl Raced {
     /// What the evidence says.
-    fn of(job: &Job, referee: Referee<'_>, evidence: Evidence) -> Self {
+    fn of(job: &Job, referee: Referee<'_>, evidence: JobEvidence) -> Self {
         let (candidates, identity) = (job.candidates.len(), referee.identity);
         let judgement = referee.judge(&evidence, None, &[]);
         let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();

@@ -1,6 +1,6 @@
 //! Who decides: from the evidence alone, who still competes, and the verdict.
 
-use super::evidence::Evidence;
+use super::evidence::JobEvidence;
 use super::{JobIdentity, RaceOptions};
 use crate::decision::{ComparisonRules, Judgement, RaceState, Settled, compare, judge, race};
 
@@ -59,7 +59,7 @@ impl Referee<'_> {
     }
 
     /// The state of the race after all rounds, including those of earlier runs.
-    pub(crate) fn race_state(&self, evidence: &Evidence) -> RaceState {
+    pub(crate) fn race_state(&self, evidence: &JobEvidence) -> RaceState {
         let (candidates, baseline) = (self.candidates(), self.identity.baseline);
         let rounds = evidence.to_decision(candidates, baseline);
         let rules = self.options.rules_for(&rounds, baseline);
@@ -76,7 +76,7 @@ impl Referee<'_> {
     /// The verdict. Among candidates that tie, one with fewer temporary bytes wins, and before that the incumbent.
     pub(crate) fn judge(
         &self,
-        evidence: &Evidence,
+        evidence: &JobEvidence,
         incumbent: Option<usize>,
         temporary_bytes: &[Option<u64>],
     ) -> Judgement {

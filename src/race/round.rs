@@ -10,7 +10,7 @@ use super::measuring::Measuring;
 use super::sampling::{ONE_RUN, Sampling};
 use crate::decision::wants_bracket;
 use crate::failure::Failure;
-use crate::samples::{CandidateSamples, Record, RoundRecord};
+use crate::samples::{CandidateSamples, LogRecord, RoundRecord};
 use crate::timer::events::{EventKind, Slice};
 use crate::timer::{CandidateRuns, RoundRequest, TimerExt};
 
@@ -18,7 +18,7 @@ use crate::timer::{CandidateRuns, RoundRequest, TimerExt};
 const RECENT: usize = 32;
 
 /// A failure inside a round, and the candidate that was launched, if known.
-pub(super) struct Fault {
+pub(super) struct RoundFault {
     candidate: Option<usize>,
     pub(super) failure: Failure,
 }
@@ -38,7 +38,7 @@ impl Measuring<'_> {
             let source = self.process.timer.info().source.clone();
             let programs = self.evidence.take_unlogged();
             let record = RoundRecord { job: self.referee.identity.digest, epoch, round, source, samples, programs };
-            self.ledger.append(&Record::Round(record.clone()))?;
+            self.ledger.append(&LogRecord::Round(record.clone()))?;
             self.evidence.push(record);
             self.process.events.tell(EventKind::Sampled { running_ns: took });
         }
@@ -50,8 +50,8 @@ impl Measuring<'_> {
                 let (of, is_most) = (self.referee.options.usual_rounds(), self.referee.options.rounds.is_some());
                 self.process.events.tell(EventKind::Round { done, of, is_most, contenders });
             }
-            Some(Fault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
-            Some(Fault { candidate: None, failure }) => self.find_culprit(failure)?,
+            Some(RoundFault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
+            Some(RoundFault { candidate: None, failure }) => self.find_culprit(failure)?,
         }
         Ok(is_whole)
     }
@@ -62,7 +62,7 @@ impl Measuring<'_> {
         active: &[usize],
         sampling: &[Sampling],
         round: u32,
-    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), RaceError> {
+    ) -> Result<(Vec<CandidateSamples>, Option<RoundFault>), RaceError> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.referee.options.seed, round);
         let baseline = self.referee.identity.baseline;
@@ -85,7 +85,7 @@ impl Measuring<'_> {
             let _slice = self.process.slice_of(candidate);
             match self.process.timer.run_batches(candidate, runs, batch.max(1)) {
                 Ok(ns) => samples.push(CandidateSamples { candidate, ns }),
-                Err(failure) => return Ok((samples, Some(Fault { candidate: Some(candidate), failure }))),
+                Err(failure) => return Ok((samples, Some(RoundFault { candidate: Some(candidate), failure }))),
             }
         }
         Ok((samples, None))
@@ -95,7 +95,7 @@ impl Measuring<'_> {
     pub(super) fn whole_round(
         &mut self,
         launches: &[(usize, u32)],
-    ) -> Result<(Vec<CandidateSamples>, Option<Fault>), RaceError> {
+    ) -> Result<(Vec<CandidateSamples>, Option<RoundFault>), RaceError> {
         self.process.check_cancelled()?;
         let runs = launches.iter().map(|&(candidate, runs)| CandidateRuns::new(candidate, runs));
         match self.process.timer.measure(&RoundRequest::new(runs.collect())) {
@@ -103,7 +103,7 @@ impl Measuring<'_> {
                 let samples = launches.iter().zip(measured.durations_ns);
                 Ok((samples.map(|(&(candidate, _), ns)| CandidateSamples { candidate, ns }).collect(), None))
             }
-            Err(failure) => Ok((Vec::new(), Some(Fault { candidate: None, failure }))),
+            Err(failure) => Ok((Vec::new(), Some(RoundFault { candidate: None, failure }))),
         }
     }
 }

@@ -21,7 +21,7 @@ const MOST_ROUNDS: usize = 20;
 const MOST_COMPARED: usize = 100_000;
 
 /// What the last look at the evidence showed.
-struct Look {
+struct LastLook {
     race_state: RaceState,
     /// Candidates that had failed by then.
     failures: usize,
@@ -31,7 +31,7 @@ struct Look {
 impl Measuring<'_> {
     /// One round of a wave, beside the baseline and the fastest so far: its result determines what is compiled next.
     pub(super) fn look(&mut self, wave: &[usize], warm: &WarmUp) -> Result<u32, RaceError> {
-        let (Look { race_state, sampling, .. }, begin) = (self.look_at_evidence(warm), Instant::now());
+        let (LastLook { race_state, sampling, .. }, begin) = (self.look_at_evidence(warm), Instant::now());
         let is_beside = |candidate| candidate == self.referee.identity.baseline || Some(candidate) == race_state.leader;
         let mut contenders = race_state.contenders.clone();
         contenders.retain(|&candidate| is_beside(candidate) || wave.contains(&candidate));
@@ -86,14 +86,14 @@ impl Measuring<'_> {
         terms.wants_each_ratio() && self.referee.options.budget.is_some() && !terms.is_exact
     }
 
-    fn look_at_evidence(&self, warm: &WarmUp) -> Look {
+    fn look_at_evidence(&self, warm: &WarmUp) -> LastLook {
         let race_state = self.referee.race_state(self.evidence);
         let sampling = self.samplings(warm, race_state.resolution);
-        Look { race_state, failures: self.evidence.failures.len(), sampling }
+        LastLook { race_state, failures: self.evidence.failures.len(), sampling }
     }
 
     /// Between the looks only candidates that fail are dropped.
-    fn is_look_due(&self, last: &Look) -> bool {
+    fn is_look_due(&self, last: &LastLook) -> bool {
         let count = self.evidence.count();
         self.referee.terms.is_exact
             || is_look(count as usize)
@@ -120,7 +120,7 @@ impl Measuring<'_> {
     }
 
     /// Whether an undecided race has used up its time. Part of the time went to first rounds of new candidates.
-    fn is_enough(&self, Look { race_state, sampling, .. }: &Look, most: usize, looked: Duration) -> bool {
+    fn is_enough(&self, LastLook { race_state, sampling, .. }: &LastLook, most: usize, looked: Duration) -> bool {
         let options = self.referee.options;
         let (rounds, least) = match options.rounds {
             Some(rounds) => (race_state.rounds, rounds as usize),

@@ -1,10 +1,10 @@
 //! What a race says about each candidate.
 
-use super::evidence::Evidence;
+use super::evidence::JobEvidence;
 use super::{CandidateOutcome, CandidateResult, CandidateTimes, PairedSample};
 use crate::config::Config;
 use crate::decision::{Judgement, Round};
-use crate::search::Expected;
+use crate::search::ExpectedRatio;
 
 /// One row per candidate of a job; some share another's program.
 pub(crate) fn candidate_results(
@@ -12,8 +12,8 @@ pub(crate) fn candidate_results(
     same_as: &[Option<usize>],
     baseline: usize,
     judgement: &Judgement,
-    evidence: &Evidence,
-    left: &[(usize, Expected)],
+    evidence: &JobEvidence,
+    left: &[(usize, ExpectedRatio)],
 ) -> Vec<CandidateResult> {
     // predicted relative to the best, converted to the baseline
     let ratios = judgement.candidates.iter().flatten().map(|verdict| verdict.ratio);

@@ -8,7 +8,7 @@ use crate::timer::TimerExt;
 
 use super::RaceError;
 use super::measuring::Measuring;
-use super::round::Fault;
+use super::round::RoundFault;
 use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
@@ -69,7 +69,7 @@ impl Measuring<'_> {
         for CandidateSamples { candidate, ns } in samples {
             warm.note(candidate, &ns);
         }
-        let Some(Fault { failure, .. }) = fault else { return Ok(true) };
+        let Some(RoundFault { failure, .. }) = fault else { return Ok(true) };
         self.find_culprit(failure)?;
         Ok(false)
     }

@@ -10,7 +10,7 @@ use crate::digest::Digest;
 /// A remote cache's URL. Printed, it has neither user nor password nor query.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    pub(super) place: Place,
+    pub(super) place: StorePlace,
     shown: String,
     full: String,
 }
@@ -40,7 +40,7 @@ impl CachePlace {
 
 /// The store, and the path in it.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum StorePlace {
     Folder(PathBuf),
     Bucket { kind: BucketKind, bucket: String, prefix: String },
     Web { url: String, user: Option<(String, String)>, encrypted: bool },
@@ -90,7 +90,7 @@ impl Address {
                         "write `file://` and the folder's absolute path as it is, without `%`, `?` and `#`".to_owned(),
                     );
                 }
-                Place::Folder(path.to_owned())
+                StorePlace::Folder(path.to_owned())
             }
             "http" | "https" => web(scheme, rest),
             "s3" | "gs" | "az" => {
@@ -110,11 +110,11 @@ impl Address {
                 if parts.iter().any(|part| matches!(*part, "." | "..")) || prefix.contains(['%', '?', '#']) {
                     return wrong("its prefix must be without `.`, `..`, `%`, `?` and `#`".to_owned());
                 }
-                Place::Bucket { kind, bucket: bucket.to_owned(), prefix: parts.join("/") }
+                StorePlace::Bucket { kind, bucket: bucket.to_owned(), prefix: parts.join("/") }
             }
             _ => return wrong(format!("write {SCHEMES}")),
         };
-        if matches!(&place, Place::Web { url, .. } if url.ends_with("://")) {
+        if matches!(&place, StorePlace::Web { url, .. } if url.ends_with("://")) {
             return wrong("it names no host".to_owned());
         }
         Ok(Self { place, shown, full: text.trim_end_matches('/').to_owned() })
@@ -129,7 +129,7 @@ impl Address {
 
     /// Whether others on the network could change what is loaded: plain HTTP to another machine.
     pub fn is_plain(&self) -> bool {
-        let Place::Web { url, encrypted: false, .. } = &self.place else { return false };
+        let StorePlace::Web { url, encrypted: false, .. } = &self.place else { return false };
         let host = url.split_once("://").map_or("", |(_, rest)| rest).split(['/', '?']).next().unwrap_or_default();
         let name = match host.strip_prefix('[') {
             Some(six) => six.split(']').next().unwrap_or_default(),
@@ -141,11 +141,11 @@ impl Address {
 
     /// Whether it can only be read.
     pub fn is_read_only(&self) -> bool {
-        matches!(self.place, Place::Web { .. })
+        matches!(self.place, StorePlace::Web { .. })
     }
 }
 
-fn web(scheme: &str, rest: &str) -> Place {
+fn web(scheme: &str, rest: &str) -> StorePlace {
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let (user, host) = match authority.rsplit_once('@') {
         Some((user, host)) => (Some(user), host),
@@ -156,7 +156,7 @@ fn web(scheme: &str, rest: &str) -> Place {
         (name.to_owned(), password.to_owned())
     });
     let path = path.split('#').next().unwrap_or_default();
-    Place::Web { url: format!("{scheme}://{host}{path}"), user, encrypted: scheme == "https" }
+    StorePlace::Web { url: format!("{scheme}://{host}{path}"), user, encrypted: scheme == "https" }
 }
 
 impl fmt::Display for Address {
@@ -192,12 +192,12 @@ mod tests {
     fn places_are_told_apart() {
         let place = |url: &str| Address::parse(url).map(|address| address.place);
         let bucket = |url| match place(url) {
-            Ok(Place::Bucket { kind, bucket, prefix }) => (kind, bucket, prefix),
+            Ok(StorePlace::Bucket { kind, bucket, prefix }) => (kind, bucket, prefix),
             other => panic!("{url}: {:?}", other.err()),
         };
         assert_eq!(bucket("s3://b/a//c/"), (BucketKind::S3, "b".into(), "a/c".into()));
         assert_eq!(bucket("gs://b"), (BucketKind::Google, "b".into(), String::new()));
-        assert!(matches!(place("file:///a b/c"), Ok(Place::Folder(path)) if path == Path::new("/a b/c")));
+        assert!(matches!(place("file:///a b/c"), Ok(StorePlace::Folder(path)) if path == Path::new("/a b/c")));
         for url in ["file://host/a", "file://a", "ftp://x/y", "s3://", "s3://b/../c", "az://b/a?sig=1", "http://", "x"]
         {
             assert!(Address::parse(url).is_err(), "{url}");

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A version of an object, as its store identifies it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Version {
+pub(super) struct ObjectVersion {
     pub(super) e_tag: Option<String>,
     pub(super) version: Option<String>,
 }
@@ -25,7 +25,7 @@ pub(super) enum BucketError {
 /// One store.
 pub(super) trait Bucket: fmt::Debug + Send + Sync {
     /// Writes an object of at most `limit` bytes to `out`; `None` if there is none.
-    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError>;
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<ObjectVersion>, BucketError>;
 
     /// Stores a file as an object named by its content.
     fn put(&self, name: &str, file: &Path) -> Result<(), BucketError>;
@@ -37,7 +37,7 @@ pub(super) trait Bucket: fmt::Debug + Send + Sync {
     fn remove(&self, name: &str) -> Result<(), BucketError>;
 
     /// Stores an object if its version is still the expected one, `None` for no object; `false` if it is not.
-    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, BucketError>;
+    fn swap(&self, name: &str, expected: Option<&ObjectVersion>, bytes: &[u8]) -> Result<bool, BucketError>;
 }
 
 /// The error for an object larger than any that is published.

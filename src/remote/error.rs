@@ -22,7 +22,8 @@ pub enum RemoteError {
     },
     /// A store that this program was built without.
     #[error(
-        "this program was built without `{scheme}://` caches; build it with `cargo install --features remote`, or use `file://`"
+        "this program was built without `{scheme}://` caches; build it with `cargo install --features remote`, or use \
+         `file://`"
     )]
     NotBuilt {
         /// The URL's scheme.

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::bucket::{Bucket, BucketError, Version, too_large};
+use super::bucket::{Bucket, BucketError, ObjectVersion, too_large};
 use super::manifest::MAX_MANIFEST_BYTES;
 use super::pause::random_below;
 use crate::atomic_write::{folder_of, remove_unfinished, write_atomic};
@@ -18,11 +18,11 @@ use crate::outside_file;
 const LOCK_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct FolderStore {
     root: PathBuf,
 }
 
-impl Folder {
+impl FolderStore {
     pub(super) fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
@@ -38,13 +38,13 @@ impl Folder {
         Ok(path)
     }
 
-    fn read(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError> {
+    fn read(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<ObjectVersion>, BucketError> {
         let file = match outside_file::open_own(&self.path(name)?, limit) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(trouble)?,
         };
         let copied = io::copy(&mut file.take(limit + 1), out).map_err(trouble)?;
-        if copied > limit { Err(too_large(copied, limit)) } else { Ok(Some(Version::default())) }
+        if copied > limit { Err(too_large(copied, limit)) } else { Ok(Some(ObjectVersion::default())) }
     }
 
     fn write(&self, name: &str, from: &mut dyn Read) -> Result<(), BucketError> {
@@ -70,8 +70,8 @@ impl Folder {
     }
 }
 
-impl Bucket for Folder {
-    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError> {
+impl Bucket for FolderStore {
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<ObjectVersion>, BucketError> {
         if limit > MAX_MANIFEST_BYTES {
             return self.read(name, limit, out);
         }
@@ -100,7 +100,7 @@ impl Bucket for Folder {
         }
     }
 
-    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, BucketError> {
+    fn swap(&self, name: &str, expected: Option<&ObjectVersion>, bytes: &[u8]) -> Result<bool, BucketError> {
         let _lock = self.lock()?;
         let found = self.get(name, MAX_MANIFEST_BYTES, &mut io::sink())?;
         if found.as_ref() != expected {
@@ -111,8 +111,8 @@ impl Bucket for Folder {
     }
 }
 
-fn version_of(bytes: &[u8]) -> Version {
-    Version { e_tag: Some(Digest::of(bytes).to_string()), version: None }
+fn version_of(bytes: &[u8]) -> ObjectVersion {
+    ObjectVersion { e_tag: Some(Digest::of(bytes).to_string()), version: None }
 }
 
 fn trouble(error: io::Error) -> BucketError {

@@ -11,7 +11,7 @@
 use std::path::PathBuf;
 
 use super::manifest::MANIFEST;
-use super::{Manifest, Remote};
+use super::{CacheManifest, Remote};
 use crate::atomic_write::UnfinishedFolder;
 use crate::signature::signature_path;
 
@@ -39,7 +39,7 @@ impl LostSnapshots {
 
     /// Notes the manifest in force: for snapshots that it does not directly follow, it is unknown whether a manifest
     /// named them.
-    pub(super) fn see(&mut self, manifest: Option<&Manifest>) {
+    pub(super) fn see(&mut self, manifest: Option<&CacheManifest>) {
         self.0.retain_mut(|lost| {
             let Some(manifest) = manifest else { return false };
             lost.was_never_named |= manifest.generation == lost.after.saturating_add(1);

@@ -17,7 +17,7 @@ const SCHEMA: u64 = 1;
 
 /// The content of `manifest-v1.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
+pub struct CacheManifest {
     schema: u64,
     /// Number of publications at this URL.
     pub generation: u64,
@@ -34,11 +34,11 @@ pub struct Manifest {
 }
 
 #[derive(Deserialize)]
-struct Versioned {
+struct ManifestVersion {
     schema: u64,
 }
 
-impl Manifest {
+impl CacheManifest {
     /// The next manifest: later than the existing one and than any seen here, even if a store was reset or a clock is
     /// behind.
     pub(super) fn after(
@@ -68,7 +68,7 @@ impl Manifest {
             let what = printable(&what);
             RemoteError::Damaged { url: url.to_owned(), name: MANIFEST.to_owned(), what }
         };
-        let Versioned { schema } = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
+        let ManifestVersion { schema } = serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?;
         if schema > SCHEMA {
             return Err(RemoteError::Newer { url: url.to_owned(), schema });
         }

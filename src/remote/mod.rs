@@ -5,8 +5,8 @@
 //! | name | what |
 //! | --- | --- |
 //! | `manifest-v1.json` | which snapshot is in force; the only object that changes, by compare-and-swap |
-//! | `snapshots/sha256-DIGEST.snapshot` | a [snapshot](crate::cache::Snapshot), named by the digest that `cache snapshot` prints; never changed |
-//! | `snapshots/sha256-DIGEST.snapshot.sig` | its [signature](crate::signature), where it was signed; lines are added to it |
+//! | `snapshots/sha256-DIGEST.snapshot` | a [snapshot](crate::cache::Snapshot) under its digest; never changed |
+//! | `snapshots/sha256-DIGEST.snapshot.sig` | its [signature](crate::signature), if it is signed; lines are added |
 //!
 //! The manifest is at most 64 KiB of JSON; all members are required, except those that later programs add:
 //!
@@ -48,7 +48,7 @@ mod trust;
 
 pub use address::{Address, CachePlace};
 pub use error::RemoteError;
-pub use manifest::Manifest;
+pub use manifest::CacheManifest;
 pub use pull::Pulled;
 pub use push::{Published, Pushing};
 pub use run::{COPY_FILE, LoadNotes, SharedOptions, SharedRun, open_for_reading};

@@ -20,8 +20,8 @@ use object_store::{
 };
 use tokio::runtime::Runtime;
 
-use super::address::{Address, BucketKind, Place};
-use super::bucket::{Bucket, BucketError, Version, too_large};
+use super::address::{Address, BucketKind, StorePlace};
+use super::bucket::{Bucket, BucketError, ObjectVersion, too_large};
 use super::error::RemoteError;
 use crate::clock::check_clock;
 use crate::outside_file;
@@ -70,12 +70,12 @@ impl Objects {
             .build()
             .map_err(|error| wrong(format!("cannot start its runtime: {error}")))?;
         let (store, prefix, asks_for_conditions) = match &address.place {
-            Place::Folder(_) => return Err(wrong("it is a folder".to_owned())),
-            Place::Bucket { kind, bucket, prefix } => {
+            StorePlace::Folder(_) => return Err(wrong("it is a folder".to_owned())),
+            StorePlace::Bucket { kind, bucket, prefix } => {
                 let store = open_bucket(*kind, bucket).map_err(|error| wrong(reason_of(&error)))?;
                 (store, prefix.clone(), *kind == BucketKind::S3)
             }
-            Place::Web { url, user, encrypted } => {
+            StorePlace::Web { url, user, encrypted } => {
                 let store = open_web(url, user.as_ref(), *encrypted).map_err(wrong)?;
                 (store, String::new(), false)
             }
@@ -111,8 +111,9 @@ impl Objects {
         let nothing = UpdateVersion { e_tag: Some("\"00000000000000000000000000000000\"".to_owned()), version: None };
         let text = "Not written by a store that honours If-Match.\n";
         if self.put_if(PROBE, PutMode::Update(nothing), text.as_bytes()).await? {
-            let what = "this store ignores conditions on writes (If-Match), and would lose what others publish: use one that \
-                        honours them, or publish from one place by `cache push` to `file://` and copy the folder";
+            let what = "this store ignores conditions on writes (If-Match), and would lose what others publish: use \
+                        one that honours them, or publish from one place by `cache push` to `file://` and copy the \
+                        folder";
             return Err(BucketError::Refused(what.to_owned()));
         }
         Ok(())
@@ -120,7 +121,7 @@ impl Objects {
 }
 
 impl Bucket for Objects {
-    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<Version>, BucketError> {
+    fn get(&self, name: &str, limit: u64, out: &mut (dyn Write + Send)) -> Result<Option<ObjectVersion>, BucketError> {
         let time = SMALL_OBJECT + Duration::from_secs(limit / SLOWEST_BYTES_PER_SECOND);
         self.wait(time, async {
             let found = match self.store.get(&self.path(name)).await {
@@ -134,7 +135,7 @@ impl Bucket for Objects {
             if found.meta.size > limit {
                 return Err(too_large(found.meta.size, limit));
             }
-            let version = Version { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
+            let version = ObjectVersion { e_tag: found.meta.e_tag.clone(), version: found.meta.version.clone() };
             let mut stream = found.into_stream();
             let mut left = limit;
             while let Some(part) = stream.next().await {
@@ -193,10 +194,10 @@ impl Bucket for Objects {
         })
     }
 
-    fn swap(&self, name: &str, expected: Option<&Version>, bytes: &[u8]) -> Result<bool, BucketError> {
+    fn swap(&self, name: &str, expected: Option<&ObjectVersion>, bytes: &[u8]) -> Result<bool, BucketError> {
         let mode = match expected {
             None => PutMode::Create,
-            Some(Version { e_tag, version }) => {
+            Some(ObjectVersion { e_tag, version }) => {
                 PutMode::Update(UpdateVersion { e_tag: e_tag.clone(), version: version.clone() })
             }
         };
@@ -294,7 +295,8 @@ fn trouble(error: &Error) -> BucketError {
             }
             // where nothing else is given, the store's library asks the machine's cloud
             reason if error.to_string().contains(METADATA_SERVICE) => BucketError::Unavailable(format!(
-                "the environment has no credentials, and this machine's cloud gives none ({reason}); set them (docs/remote.md)"
+                "the environment has no credentials, and this machine's cloud gives none ({reason}); set them \
+                 (docs/remote.md)"
             )),
             reason => BucketError::Unavailable(reason),
         },

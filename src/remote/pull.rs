@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::bucket::Version;
+use super::bucket::ObjectVersion;
 use super::manifest::{MANIFEST, MAX_MANIFEST_BYTES, MAX_SNAPSHOT_BYTES};
-use super::{Manifest, Remote, RemoteError, Trust};
+use super::{CacheManifest, Remote, RemoteError, Trust};
 use crate::atomic_write::{folder_of, remove_unfinished, unfinished_file};
 use crate::cache::Snapshot;
 use crate::mapped_file::Mapping;
@@ -20,7 +20,7 @@ pub struct Pulled {
     /// The snapshot, from this machine's copy.
     pub snapshot: Snapshot,
     /// Its manifest; `None` if the store is unreachable.
-    pub manifest: Option<Manifest>,
+    pub manifest: Option<CacheManifest>,
     /// Whether it was fetched; otherwise it was already here.
     pub fetched: bool,
     /// The key that signed it, if keys were given.
@@ -79,7 +79,11 @@ impl Remote {
     }
 
     /// The manifest in force; `None` if nothing was published.
-    pub(super) fn pull_now(&self, copy: &Path, trust: Trust<'_>) -> Result<Option<(Pulled, Version)>, RemoteError> {
+    pub(super) fn pull_now(
+        &self,
+        copy: &Path,
+        trust: Trust<'_>,
+    ) -> Result<Option<(Pulled, ObjectVersion)>, RemoteError> {
         let keys = trust.keys;
         let mut missing = None;
         loop {
@@ -111,14 +115,14 @@ impl Remote {
     }
 
     /// The manifest and its version.
-    pub(super) fn manifest(&self) -> Result<Option<(Manifest, Version)>, RemoteError> {
+    pub(super) fn manifest(&self) -> Result<Option<(CacheManifest, ObjectVersion)>, RemoteError> {
         let Some((bytes, version)) = self.read_small(MANIFEST, MAX_MANIFEST_BYTES)? else { return Ok(None) };
-        Ok(Some((Manifest::from_bytes(&bytes, &self.address.to_string())?, version)))
+        Ok(Some((CacheManifest::from_bytes(&bytes, &self.address.to_string())?, version)))
     }
 
     fn fetch(
         &self,
-        manifest: &Manifest,
+        manifest: &CacheManifest,
         copy: &Path,
         keys: Option<&PublicKeys>,
     ) -> Result<Option<Pulled>, RemoteError> {
@@ -167,7 +171,7 @@ impl Remote {
     /// Checks the signature if keys are given, and stores it beside the copy for later checks.
     fn signature_for(
         &self,
-        manifest: &Manifest,
+        manifest: &CacheManifest,
         copy: &Path,
         keys: Option<&PublicKeys>,
         is_new: bool,

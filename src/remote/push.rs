@@ -9,7 +9,7 @@ use super::lost::LostSnapshots;
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::pause::random_below;
 use super::trust::seen;
-use super::{Manifest, Remote, RemoteError, Trust};
+use super::{CacheManifest, Remote, RemoteError, Trust};
 use crate::atomic_write::{UnfinishedFolder, folder_of, remove_unfinished};
 use crate::cache::{CacheKey, Cached, Entry, Snapshot};
 use crate::counted::counted;
@@ -53,7 +53,7 @@ setters!(Pushing<'a> { signer: Option<&'a Signer>, keys: Option<&'a PublicKeys>,
 #[non_exhaustive]
 pub struct Published {
     /// The manifest.
-    pub manifest: Manifest,
+    pub manifest: CacheManifest,
     /// Whether nothing changed.
     pub was_there: bool,
 }
@@ -150,7 +150,7 @@ impl Remote {
         let after = manifest.as_ref().map_or(0, |manifest| manifest.generation);
         let manifest = known.unwrap_or_else(|| {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-            Manifest::after(manifest.as_ref(), seen(copy, trusted).as_ref(), &snapshot, size, now)
+            CacheManifest::after(manifest.as_ref(), seen(copy, trusted).as_ref(), &snapshot, size, now)
         });
         let signature = pushing.signer.map(|signer| signer.sign(manifest.to_statement())).transpose()?;
         if let Some(signature) = &signature {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Address, Manifest, Pulled, Pushing, Remote, RemoteError, Trust};
+use super::{Address, CacheManifest, Pulled, Pushing, Remote, RemoteError, Trust};
 use crate::cache::{Cached, ConfigStore, Snapshot, SnapshotStore};
 use crate::counted::counted;
 use crate::digest::Digest;
@@ -134,7 +134,7 @@ impl SharedRun {
     ///
     /// # Errors
     /// If the folder cannot be read or the URL cannot be written; the decisions stay in the folder.
-    pub fn publish(&self, ledger: &Ledger) -> Result<Option<Manifest>, RemoteError> {
+    pub fn publish(&self, ledger: &Ledger) -> Result<Option<CacheManifest>, RemoteError> {
         let entries = ledger.own_entries()?;
         if entries.is_empty() {
             return Ok(None);

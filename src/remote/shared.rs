@@ -1,9 +1,9 @@
 //! A shared cache and the errors of its store.
 
-use super::address::{Address, Place};
-use super::bucket::{Bucket, BucketError, Version};
+use super::address::{Address, StorePlace};
+use super::bucket::{Bucket, BucketError, ObjectVersion};
 use super::error::RemoteError;
-use super::folder::Folder;
+use super::folder::FolderStore;
 
 /// An open remote cache. It blocks on a runtime of its own, so it must not be used in threads that run async tasks.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Remote {
     }
 
     /// A small object's bytes and version.
-    pub(super) fn read_small(&self, name: &str, limit: u64) -> Result<Option<(Vec<u8>, Version)>, RemoteError> {
+    pub(super) fn read_small(&self, name: &str, limit: u64) -> Result<Option<(Vec<u8>, ObjectVersion)>, RemoteError> {
         let mut bytes = Vec::new();
         let version = self.bucket.get(name, limit, &mut bytes).map_err(self.trouble(name))?;
         Ok(version.map(|version| (bytes, version)))
@@ -47,13 +47,13 @@ impl Remote {
 
 fn open(address: &Address) -> Result<Box<dyn Bucket>, RemoteError> {
     match &address.place {
-        Place::Folder(folder) => Ok(Box::new(Folder::new(folder))),
+        StorePlace::Folder(folder) => Ok(Box::new(FolderStore::new(folder))),
         #[cfg(feature = "remote")]
         _ => Ok(Box::new(super::objects::Objects::open(address)?)),
         #[cfg(not(feature = "remote"))]
-        Place::Bucket { kind, .. } => Err(RemoteError::NotBuilt { scheme: kind.scheme() }),
+        StorePlace::Bucket { kind, .. } => Err(RemoteError::NotBuilt { scheme: kind.scheme() }),
         #[cfg(not(feature = "remote"))]
-        Place::Web { encrypted, .. } => {
+        StorePlace::Web { encrypted, .. } => {
             Err(RemoteError::NotBuilt { scheme: if *encrypted { "https" } else { "http" } })
         }
     }

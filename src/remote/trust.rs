@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Manifest, Remote, RemoteError};
+use super::{CacheManifest, Remote, RemoteError};
 use crate::digest::Digest;
 use crate::setters;
 use crate::signature::{PublicKeys, Signatures, Statement};
@@ -38,7 +38,7 @@ impl Remote {
     /// Rejects a generation older than the one loaded into this copy.
     pub(super) fn refuse_rollback(
         &self,
-        manifest: &Manifest,
+        manifest: &CacheManifest,
         copy: &Path,
         trust: Trust<'_>,
     ) -> Result<(), RemoteError> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cache::{COMPILER_OPTIONS, CacheDiff, CacheKey, Change, Difference, Entry, Hit, Tier};
+use crate::cache::{COMPILER_OPTIONS, CacheDiff, CacheKey, Entry, EntryChange, EntryDifference, Hit, Tier};
 use crate::candidates::{OptionClass, OptionSet, OptionSpace};
 use crate::counted::counted;
 use crate::ledger::{FolderBytes, Verified};
@@ -106,11 +106,12 @@ impl Document for &Hit<'_> {
 
 impl Document for &CacheDiff {
     fn into_json(self) -> impl Serialize {
-        let row = |difference: &Difference| {
-            let Difference { key, before, after } = difference;
+        let row = |difference: &EntryDifference| {
+            let EntryDifference { key, before, after } = difference;
             json!({
                 "change": difference.change(), "op_id": key.call.op_id, "call_key": key.call.call_key,
-                "direction": key.direction, "device": key.device, "before": before.as_deref(), "after": after.as_deref(),
+                "direction": key.direction, "device": key.device,
+                "before": before.as_deref(), "after": after.as_deref(),
             })
         };
         let rows: Vec<_> = self.differences.iter().map(row).collect();
@@ -132,7 +133,7 @@ impl Document for &CacheDiff {
     }
 }
 
-fn brief(entry: &Entry, change: Change) -> String {
+fn brief(entry: &Entry, change: EntryChange) -> String {
     let evidence = entry.provenance.as_ref().zip(entry.speed_up()).map(|(provenance, (speed_up, _))| {
         format!(
             "{} in {} by {}",
@@ -142,7 +143,7 @@ fn brief(entry: &Entry, change: Change) -> String {
         )
     });
     match change {
-        Change::Evidence => evidence.unwrap_or_else(|| "no provenance".to_owned()),
+        EntryChange::Evidence => evidence.unwrap_or_else(|| "no provenance".to_owned()),
         _ => entry.config.to_brief(),
     }
 }

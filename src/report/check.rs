@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::gate::{CheckResult, Verdict};
+use crate::gate::{CheckResult, CheckVerdict};
 
 use super::figures::format_interval;
 use super::grid::{cells, dash};
@@ -30,7 +30,7 @@ impl Document for &CheckResult {
                 number(operation.ratio),
                 dash(operation.interval, |interval| format_interval(interval, 3))
             ]);
-            if operation.verdict != Verdict::Holds || operation.ratio.is_none() {
+            if operation.verdict != CheckVerdict::Holds || operation.ratio.is_none() {
                 grid.line(&operation.reason);
             }
             for line in operation.stale.iter().chain(&operation.flags) {
@@ -51,7 +51,7 @@ impl Document for &CheckResult {
 pub fn check_lines(result: &CheckResult) -> Vec<String> {
     let mut lines: Vec<String> =
         time_line(result.operations.iter().map(|operation| operation.time_breakdown)).into_iter().collect();
-    let counts = Verdict::ALL.into_iter().filter_map(|verdict| {
+    let counts = CheckVerdict::ALL.into_iter().filter_map(|verdict| {
         let count = result.operations.iter().filter(|operation| operation.verdict == verdict).count();
         (count > 0).then(|| format!("{count} {}", verdict.name()))
     });

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::compare::{CompareResult, ContestantResult, Noise, Outputs};
+use crate::compare::{CompareResult, ContestantResult, Outputs, SelfNoise};
 use crate::counted::counted;
 use crate::measured_by::TOOL;
 
@@ -67,7 +67,7 @@ impl<'a> ComparedPrograms<'a> {
         }
     }
 
-    fn noise_row(grid: &mut Grid, noise: &Noise) {
+    fn noise_row(grid: &mut Grid, noise: &SelfNoise) {
         let cell = "1 once more, compiled and loaded separately";
         grid.row(cells![
             "A/A",

@@ -1,6 +1,6 @@
 //! Figures with three significant digits and their unit.
 
-use crate::search::Expected;
+use crate::search::ExpectedRatio;
 use crate::stats::Interval;
 
 /// Writes nanoseconds for people: `812 ns`, `31.2 µs`, `4.05 ms`, `1.20 s`.
@@ -26,7 +26,7 @@ pub fn format_ratio(ratio: f64) -> String {
 }
 
 /// Writes a predicted ratio to the baseline's time: `expected 1.80×, 1.40–2.30`.
-pub(super) fn expected_text(Expected { ratio, low, high, .. }: Expected) -> String {
+pub(super) fn expected_text(ExpectedRatio { ratio, low, high, .. }: ExpectedRatio) -> String {
     format!("expected {}, {low:.2}–{high:.2}", format_ratio(ratio))
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::array::Fill;
 use crate::device::DeviceIdentity;
 use crate::measure::{InputSource, MadeInput, MeasureMode, MeasureOptions, Measured, MeasuredProgram, WARM_UP};
-use crate::measured_by::{CacheState, Launch, Source};
+use crate::measured_by::{CacheState, LaunchMode, Source};
 use crate::profile::{Finding, Iteration, Measurement};
 use crate::stats::quantile;
 use crate::timer::Timer;
@@ -29,7 +29,7 @@ pub struct MeasuredDocument<'a> {
     warm_up: u32,
     cache_state: CacheState,
     #[serde(skip_serializing_if = "Option::is_none")]
-    launch: Option<Launch>,
+    launch: Option<LaunchMode>,
     inputs: &'a [MadeInput],
     inputs_given_anew: bool,
     kernels: u64,

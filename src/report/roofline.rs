@@ -55,14 +55,13 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
     let [matrix, vector] = [peaks.matrix_per_second(None), peaks.vector_per_second(None)].map(f32);
     let memory = format_per_second(peaks.bytes_per_second);
     // measured peaks have one for each figure
-    let mut sources: Vec<String> = peaks.sources.iter().take(MAX_SOURCES).cloned().collect();
-    if peaks.sources.len() > MAX_SOURCES {
-        sources.truncate(1);
-    }
+    let sources = match peaks.sources.as_slice() {
+        [first, rest @ ..] if rest.len() >= MAX_SOURCES => format!("{first} and {} more", rest.len()),
+        all => all.join("; "),
+    };
     format!(
         "roof: {}, at most {matrix}FLOP/s of matrices, {vector}FLOP/s of the rest, {memory}B/s ({})",
-        peaks.name,
-        sources.join("; ")
+        peaks.name, sources
     )
 }
 

@@ -40,26 +40,19 @@ impl Document for &Scan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hlo::{FoundLabel, Label, ModuleForm};
 
     #[test]
     fn calls_are_counted_where_the_form_shows_them_and_stamps_elsewhere() {
-        let shown = |sites: &str| {
-            let scan = format!(
-                r#"{{"schema":1,"form":"stablehlo-text","diagnosis":[],"labels":[{{"op_id":"op@v1","call_key":"k",
-                    "evidence":"exact","family":"user","occurrences":26,"line":7,"backward":true,"call_sites":{sites}}}]}}"#
-            );
+        for (forward, backward, count) in [(2, 1, "2"), (0, 1, "1"), (300, 0, "300"), (0, 0, "26 stamps")] {
+            let mut found = FoundLabel::new(Label::new("op@v1", Some("k".to_owned())), "user");
+            (found.occurrences, found.line, found.backward) = (26, Some(7), true);
+            (found.forward_calls, found.backward_calls) = (forward, backward);
             let mut out = Vec::new();
-            (&serde_json::from_str::<Scan>(&scan).unwrap()).write_table(&mut out).unwrap();
-            String::from_utf8(out).unwrap().lines().nth(1).unwrap().to_owned()
-        };
-        let (forward, backward) = (r#"{"name":"a"}"#, r#"{"name":"a","backward":true}"#);
-        for (sites, count) in [
-            (format!("[{forward},{backward},{forward}]"), "2"),
-            (format!("[{backward}]"), "1"),
-            ("[]".to_owned(), "26 stamps"),
-        ] {
-            let words = shown(&sites).split_whitespace().collect::<Vec<_>>().join(" ");
-            assert_eq!(words, format!("op@v1 k exact {count} 7 with backward user"), "{sites}");
+            (&Scan::new(ModuleForm::StablehloText, vec![found])).write_table(&mut out).unwrap();
+            let line = String::from_utf8(out).unwrap().lines().nth(1).unwrap().to_owned();
+            let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(words, format!("op@v1 k exact {count} 7 with backward user"));
         }
     }
 }

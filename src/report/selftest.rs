@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::counted::counted;
 use crate::device::DeviceIdentity;
 use crate::measured_by::{CacheState, Metric, Source, TOOL};
-use crate::selftest::{Point, SelftestOptions, Setting};
+use crate::selftest::{FigureKey, Point, SelftestOptions};
 use crate::timer::Timer;
 
 use super::grid::cells;
@@ -61,7 +61,7 @@ pub struct FailedProgram {
 impl SelftestResult {
     /// Begins a calibration before any program has run.
     pub fn new(timer: &dyn Timer, options: &SelftestOptions) -> Self {
-        let Setting { device, measured_by } = Setting::of(timer, &options.cache_state);
+        let FigureKey { device, measured_by } = FigureKey::of(timer, &options.cache_state);
         Self {
             schema: 1,
             tool: TOOL.to_owned(),

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::analysis::{HostWork, MeanStd, OperationSummary, Part, Summary};
+use crate::analysis::{HostWork, KernelShare, MeanStd, OperationSummary, Part, Summary};
 
 use super::grid::{cells, dash, write_section};
 use super::lines::heading;
@@ -45,6 +45,7 @@ impl Document for Top<Summary> {
             write_memory(out, summary, top)?;
             write_spread(out, summary, top)?;
         }
+        write_kernels(out, &summary.kernels, top)?;
         write_host_work(out, "transfers", &summary.transfers, top)?;
         write_host_work(out, "compilations", &summary.compilations, top)?;
         writeln!(out)?;
@@ -190,7 +191,6 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
         .filter(|(spread, _)| spread.is_finite())
         .collect();
     spread.sort_by(|one, other| other.0.total_cmp(&one.0));
-    spread.truncate(top.div_ceil(2));
     let what: [&str; 2] = if of_runs { [">of a run", ">runs"] } else { [">in an execution", ">executions"] };
     let headings = [">spread", what[0], what[1], "opcode", "operation"];
     let rows = spread.iter().map(|(spread, operation)| {
@@ -198,7 +198,22 @@ fn write_spread(out: &mut dyn Write, summary: &Summary, top: usize) -> io::Resul
         let (opcode, name) = (short(&operation.opcode), named(operation, summary.modules.len() > 1));
         cells![format_part(*spread), format_ns(time.mean), times, opcode, name]
     });
-    write_section(out, "spread of compute operations, deviation over mean", &headings, rows, top)
+    write_section(out, "spread of compute operations, deviation over mean", &headings, rows, top.div_ceil(2))
+}
+
+fn write_kernels(out: &mut dyn Write, kernels: &[KernelShare], top: usize) -> io::Result<()> {
+    let rows = kernels.iter().map(|kernel| {
+        let kind = if kernel.communication { "communication" } else { "" };
+        cells![
+            format_part(kernel.share),
+            format_ns(kernel.time_ns),
+            kernel.count,
+            short(&kernel.name),
+            kind,
+            kernel.device()
+        ]
+    });
+    write_section(out, "kernels in no program", &[">share", ">time", ">count", "name", "", "device"], rows, top)
 }
 
 fn write_host_work(out: &mut dyn Write, what: &str, work: &[HostWork], top: usize) -> io::Result<()> {

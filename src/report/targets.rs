@@ -213,8 +213,10 @@ mod tests {
     fn of_calls(calls: &str, memory_and_kernels: &str) -> String {
         let result = format!(
             r#"{{"schema":1,"tool":"t","interrupted":false,"targets":[{{"target":"cuda:x","calls":{calls},
-                "device":{{"identity":{{"platform":"cuda","device_kind":"X","hardware":{{}}}},"environment":{{"platform_version":"1"}}}},
-                "module":{{"status":"compiled","seconds":1.0,"executable_bytes":9,"reused":false{memory_and_kernels}}}}}]}}"#
+                "device":{{"identity":{{"platform":"cuda","device_kind":"X","hardware":{{}}}},
+                           "environment":{{"platform_version":"1"}}}},
+                "module":{{"status":"compiled","seconds":1.0,"executable_bytes":9,
+                           "reused":false{memory_and_kernels}}}}}]}}"#
         );
         let mut out = Vec::new();
         serde_json::from_str::<CompileResult>(&result).unwrap().write_table(&mut out).unwrap();
@@ -234,8 +236,9 @@ mod tests {
     #[test]
     fn the_most_that_a_kernel_takes_is_shown_where_kernels_are_known() {
         assert!(!table("").contains("registers"));
-        let kernels = r#","kernels":[{"name":"a","code_bytes":9,"registers":32,"stack_bytes":3384,"shared_bytes":0},
-                                     {"name":"b","code_bytes":9,"registers":255,"stack_bytes":0,"shared_bytes":65536}]"#;
+        let kernels = r#","kernels":[
+            {"name":"a","code_bytes":9,"registers":32,"stack_bytes":3384,"shared_bytes":0},
+            {"name":"b","code_bytes":9,"registers":255,"stack_bytes":0,"shared_bytes":65536}]"#;
         let shown = table(kernels);
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<_> = shown.lines().map(words).collect();

@@ -59,7 +59,8 @@ mod tests {
             inputs_ns: 1_000_000,
             ..TimeBreakdown::default()
         };
-        let line = "6.00 s: measuring 3.00 s (2.00 s in the programs), searching 2.00 s, compiling 1.00 s (1.50 s of processor time)";
+        let line = "6.00 s: measuring 3.00 s (2.00 s in the programs), searching 2.00 s, compiling 1.00 s (1.50 s of \
+                    processor time)";
         assert_eq!(time_line([time_breakdown]).as_deref(), Some(line));
         assert_eq!(time_line([]), None);
     }

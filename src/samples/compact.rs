@@ -18,8 +18,9 @@ use rustix::process::geteuid;
 use serde::Deserialize;
 
 use super::frame;
-use super::log::{Envelope, Replay, SampleLog, is_at, replay};
-use super::{LogError, Record};
+use super::log::{SampleLog, is_at};
+use super::replay::{Envelope, Replay, replay};
+use super::{LogError, LogRecord};
 use crate::atomic_write::write_atomic;
 use crate::digest::Digest;
 use crate::mapped_file::is_local;
@@ -58,7 +59,7 @@ impl Replay {
     /// Bytes that compaction would save.
     fn superseded_bytes(&self) -> u64 {
         let superseded = self.superseded();
-        let of_job = |(job, known): (&Digest, &super::log::JobFrames)| {
+        let of_job = |(job, known): (&Digest, &super::replay::JobFrames)| {
             let all = known.frames.iter().map(|(_, length)| u64::from(*length)).sum();
             known.outdated_bytes + if superseded.contains(job) { all } else { 0 }
         };
@@ -153,7 +154,7 @@ impl SampleLog {
             out.damage();
         }
         if out.damage_until > 0 {
-            let noted = Record::Noted { until: out.damage_until };
+            let noted = LogRecord::Noted { until: out.damage_until };
             out.frame(serde_json::to_string(&noted)?.as_bytes());
         }
         out.finish()?;
@@ -217,11 +218,11 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    fn job(name: &str, call: &str, version: &str, fresh: bool) -> Record {
+    fn job(name: &str, call: &str, version: &str, fresh: bool) -> LogRecord {
         let identity =
             DeviceIdentity { platform: "cpu".into(), device_kind: "simulated".into(), hardware: BTreeMap::new() };
         let environment = Environment { platform_version: version.into(), ..Environment::default() };
-        Record::Job(Box::new(JobRecord {
+        LogRecord::Job(Box::new(JobRecord {
             job: Digest::of(name.as_bytes()),
             device: DeviceFingerprint { identity, environment },
             call: Call::new("op@v1", call),
@@ -236,9 +237,9 @@ mod tests {
         }))
     }
 
-    fn round(name: &str, round: u32) -> Record {
+    fn round(name: &str, round: u32) -> LogRecord {
         let samples = vec![CandidateSamples { candidate: 0, ns: vec![u64::from(round) + 10] }];
-        Record::Round(RoundRecord {
+        LogRecord::Round(RoundRecord {
             job: Digest::of(name.as_bytes()),
             epoch: 0,
             round,
@@ -248,9 +249,9 @@ mod tests {
         })
     }
 
-    fn failed(name: &str) -> Record {
+    fn failed(name: &str) -> LogRecord {
         let failure = Failure::new(FailureKind::Crash, "it died");
-        Record::Failed(FailureRecord { job: Digest::of(name.as_bytes()), candidate: 0, failure })
+        LogRecord::Failed(FailureRecord { job: Digest::of(name.as_bytes()), candidate: 0, failure })
     }
 
     fn rounds(log: &SampleLog, name: &str) -> Vec<u32> {
@@ -363,7 +364,7 @@ mod tests {
         let damage = log.replay().damage.clone();
         assert_eq!((damage.len(), damage[0].offset, log.replay().unknown), (1, at as u64, 1));
         assert_eq!(log.compact().unwrap(), 0, "the damage is not reported yet");
-        log.append(&Record::Noted { until: damage[0].offset + damage[0].bytes }).unwrap();
+        log.append(&LogRecord::Noted { until: damage[0].offset + damage[0].bytes }).unwrap();
         drop(log);
         let mut log = SampleLog::open(&path).unwrap();
         let places = |log: &SampleLog| log.decisions_of(&["a", "b"].into()).unwrap();
@@ -412,7 +413,7 @@ mod tests {
                 samples: samples.clone(),
                 programs: Vec::new(),
             };
-            log.append(&Record::Round(round)).unwrap();
+            log.append(&LogRecord::Round(round)).unwrap();
         }
         // the folder was deleted, and with it the log's name
         std::fs::rename(folder.path().join("logs"), folder.path().join("moved")).unwrap();

@@ -26,13 +26,15 @@ pub enum LogError {
         source: io::Error,
     },
     /// The file was removed or replaced while it was open: what is written to it is lost.
-    #[error("the sample log `{path}` was removed during the run; what was measured is lost, run it again", path = path.display())]
+    #[error("the sample log `{path}` was removed during the run; what was measured is lost, run it \
+             again", path = path.display())]
     Removed {
         /// The file.
         path: PathBuf,
     },
     /// The file was made by a newer version.
-    #[error("the sample log `{path}` has schema {found}, this version reads up to {known}; update autotune-lowered", path = path.display())]
+    #[error("the sample log `{path}` has schema {found}, this version reads up to {known}; update \
+             autotune-lowered", path = path.display())]
     NewerSchema {
         /// The file.
         path: PathBuf,

@@ -12,17 +12,19 @@
 //! counts it, reports its position, and continues at the next line. A log that consists half of superseded jobs is
 //! [compacted](SampleLog::compact): rewritten without them, and renamed into place.
 //!
-//! The first frame of a file is a [`Record::Log`] with the schema; a file of a newer schema is refused by name.
+//! The first frame of a file is a [`LogRecord::Log`] with the schema; a file of a newer schema is refused by name.
 
 mod compact;
 mod error;
 mod frame;
 mod log;
 mod record;
+mod replay;
 
 pub use error::LogError;
 pub use frame::{Damage, MAX_FRAME_BYTES};
-pub use log::{JobHistory, LoggedDecision, Replay, SampleLog};
+pub use log::{LoggedDecision, SampleLog};
 pub use record::{
-    CandidateRecord, CandidateSamples, FailureRecord, JobRecord, ProgramFigures, Record, RoundRecord, SCHEMA,
+    CandidateRecord, CandidateSamples, FailureRecord, JobRecord, LogRecord, ProgramFigures, RoundRecord, SCHEMA,
 };
+pub use replay::{JobHistory, Replay};

@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Record {
+pub enum LogRecord {
     /// The first frame of a file.
     Log {
         /// Version of the records that follow.
@@ -200,17 +200,19 @@ mod tests {
             format!(r#"{{"record":"failed","job":"{digest}","candidate":3,"kind":"crash","message":"it died"}}"#),
         ];
         for stored in stored {
-            let record: Record = serde_json::from_str(&stored).unwrap();
+            let record: LogRecord = serde_json::from_str(&stored).unwrap();
             assert_eq!(serde_json::to_string(&record).unwrap(), stored);
         }
-        let device = r#"{"identity":{"platform":"cpu","device_kind":"cpu","hardware":{}},"environment":{"platform_version":""}}"#;
+        let device = r#"{"identity":{"platform":"cpu","device_kind":"cpu","hardware":{}},
+            "environment":{"platform_version":""}}"#;
         let job = format!(
-            r#"{{"record":"job","job":"{digest}","device":{device},"op_id":"op@v1","call_key":"k","direction":"forward","timer":"pjrt","source":"host-wall","baseline":0,"candidates":[]}}"#
+            r#"{{"record":"job","job":"{digest}","device":{device},"op_id":"op@v1","call_key":"k",
+                "direction":"forward","timer":"pjrt","source":"host-wall","baseline":0,"candidates":[]}}"#
         );
-        let Record::Job(read) = serde_json::from_str(&job).unwrap() else { panic!("no job") };
+        let LogRecord::Job(read) = serde_json::from_str(&job).unwrap() else { panic!("no job") };
         assert_eq!((read.call.to_string(), &*read.measured_by.timer), ("op@v1:k".to_owned(), "pjrt"));
         let written: serde_json::Value =
-            serde_json::from_str(&serde_json::to_string(&Record::Job(read)).unwrap()).unwrap();
+            serde_json::from_str(&serde_json::to_string(&LogRecord::Job(read)).unwrap()).unwrap();
         let mut expected: serde_json::Value = serde_json::from_str(&job).unwrap();
         expected["metric"] = "elapsed".into();
         assert_eq!(written, expected, "an absent metric is the default one");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{DecisionRules, Outcome, Round, disturbance, judge, log_ratios};
+use crate::decision::{DecisionRules, JudgedOutcome, Round, disturbance, judge, log_ratios};
 use crate::stats::{median, median_absolute_deviation};
 
 /// Share of the pairs of copies that differ by no more than the resolution.
@@ -147,7 +147,8 @@ fn false_wins(rounds: &[Round], copies: usize, resolution: f64) -> FalseWins {
     for window in windows {
         for (one, other) in ordered_pairs(copies) {
             let rounds = pair(window, one, other);
-            let wins_by = |rules| u32::from(judge(&rounds, 2, &[0, 1], 0, None, &[], rules).outcome == Outcome::Faster);
+            let wins_by =
+                |rules| u32::from(judge(&rounds, 2, &[0, 1], 0, None, &[], rules).outcome == JudgedOutcome::Faster);
             wins.decisions += 1;
             wins.at_zero += wins_by(&at_zero);
             wins.at_default += wins_by(&default);

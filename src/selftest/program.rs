@@ -21,7 +21,8 @@ const ELEMENTWISE: &str = "module @elementwise {
 /// All cores, inside the caches.
 const MATMUL: &str = "module @matmul {
   func.func public @main(%x: tensor<256x256xf32>, %y: tensor<256x256xf32>) -> tensor<256x256xf32> {
-    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<256x256xf32>, tensor<256x256xf32>) -> tensor<256x256xf32>
+    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<256x256xf32>, tensor<256x256xf32>) -> \
+    tensor<256x256xf32>
     return %0 : tensor<256x256xf32>
   }
 }
@@ -30,7 +31,8 @@ const MATMUL: &str = "module @matmul {
 /// Milliseconds: all cores, beyond the inner caches.
 const LARGE_MATMUL: &str = "module @large_matmul {
   func.func public @main(%x: tensor<768x768xf32>, %y: tensor<768x768xf32>) -> tensor<768x768xf32> {
-    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<768x768xf32>, tensor<768x768xf32>) -> tensor<768x768xf32>
+    %0 = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0] : (tensor<768x768xf32>, tensor<768x768xf32>) -> \
+    tensor<768x768xf32>
     return %0 : tensor<768x768xf32>
   }
 }
@@ -40,7 +42,8 @@ const LARGE_MATMUL: &str = "module @large_matmul {
 const REDUCTION: &str = "module @reduction {
   func.func public @main(%x: tensor<1024x1024xf32>) -> tensor<1024xf32> {
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
-    %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<1024x1024xf32>, tensor<f32>) -> tensor<1024xf32>
+    %0 = stablehlo.reduce(%x init: %zero) applies stablehlo.add across dimensions = [1] : (tensor<1024x1024xf32>, \
+    tensor<f32>) -> tensor<1024xf32>
     return %0 : tensor<1024xf32>
   }
 }

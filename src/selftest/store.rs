@@ -32,7 +32,7 @@ const MAX_POINTS: usize = 32;
 /// The key of figures: those of another device, software, timer, metric or state of the caches do not apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Setting {
+pub struct FigureKey {
     /// The device and the software around it.
     pub device: DeviceFingerprint,
     /// The timer, its clock and metric, and the caches.
@@ -40,7 +40,7 @@ pub struct Setting {
     pub measured_by: MeasuredBy,
 }
 
-impl Setting {
+impl FigureKey {
     /// That of a timer.
     pub fn of(timer: &dyn Timer, cache_state: &CacheState) -> Self {
         Self { device: timer.info().device.clone(), measured_by: timer.info().measured_by(cache_state).as_condition() }
@@ -76,7 +76,7 @@ impl Point {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct OfSetting {
     #[serde(flatten)]
-    setting: Setting,
+    setting: FigureKey,
     points: Vec<Point>,
 }
 
@@ -87,21 +87,21 @@ impl OfSetting {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Document {
+struct FiguresFile {
     schema: u32,
     entries: Vec<OfSetting>,
 }
 
 /// All figures of a cache folder.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Stored {
+pub struct StoredFigures {
     entries: Vec<OfSetting>,
 }
 
 /// The known noise floor.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Known {
+pub struct KnownNoise {
     /// The noise floor, by the duration of programs.
     pub resolution: Resolution,
     /// Why there is nothing, if the figures cannot be used.
@@ -110,7 +110,7 @@ pub struct Known {
     pub is_of_others: bool,
 }
 
-impl Stored {
+impl StoredFigures {
     /// Reads a folder's figures. Unusable ones count as absent, and the note says why.
     pub fn read(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join(SELFTEST_FILE);
@@ -131,26 +131,26 @@ impl Stored {
     }
 
     /// The programs of a setting.
-    pub fn points(&self, setting: &Setting) -> &[Point] {
+    pub fn points(&self, setting: &FigureKey) -> &[Point] {
         self.entries.iter().find(|entry| entry.setting == *setting).map_or(&[], |entry| &entry.points)
     }
 
     /// The noise floor that they give together.
-    pub fn resolution(&self, setting: &Setting) -> Resolution {
+    pub fn resolution(&self, setting: &FigureKey) -> Resolution {
         let points = self.points(setting).iter();
         Resolution::new(points.map(|point| (point.figures.median_ns, point.figures.resolution)))
     }
 
     /// The noise floor by a folder's figures for a timer's device and environment.
-    pub fn known(folder: &Path, timer: &dyn Timer, cache_state: &CacheState) -> Known {
+    pub fn known(folder: &Path, timer: &dyn Timer, cache_state: &CacheState) -> KnownNoise {
         let (stored, damage) = Self::read(folder);
-        let resolution = stored.resolution(&Setting::of(timer, cache_state));
+        let resolution = stored.resolution(&FigureKey::of(timer, cache_state));
         let is_of_others = resolution.points().is_empty() && !stored.is_empty();
-        Known { resolution, damage, is_of_others }
+        KnownNoise { resolution, damage, is_of_others }
     }
 
     /// Adds figures; they replace those of the same program under the same setting.
-    pub fn add(&mut self, setting: &Setting, new: Vec<Point>) {
+    pub fn add(&mut self, setting: &FigureKey, new: Vec<Point>) {
         let place = self.entries.iter().position(|entry| entry.setting == *setting);
         let mut points = place.map(|place| self.entries.swap_remove(place).points).unwrap_or_default();
         points.retain(|old| new.iter().all(|point| point.digest != old.digest));
@@ -170,7 +170,7 @@ impl Stored {
     pub fn write(&self, lock: &FolderLock) -> Result<(), StoreError> {
         let folder = lock.folder();
         let path = folder.join(SELFTEST_FILE);
-        let document = Document { schema: SCHEMA, entries: self.entries.clone() };
+        let document = FiguresFile { schema: SCHEMA, entries: self.entries.clone() };
         write(&path, &document).map_err(StoreError::io("write the figures of selftest to", &path))
     }
 }
@@ -187,7 +187,7 @@ fn read(path: &Path) -> io::Result<Vec<OfSetting>> {
     if schema != SCHEMA {
         return Err(wrong(format!("it is of schema {schema}, this version knows {SCHEMA}")));
     }
-    let Document { entries, .. } = serde_json::from_slice(&bytes).map_err(damaged)?;
+    let FiguresFile { entries, .. } = serde_json::from_slice(&bytes).map_err(damaged)?;
     for point in entries.iter().flat_map(|entry| &entry.points) {
         let Figures { median_ns, resolution, .. } = point.figures;
         if Resolution::new([(median_ns, resolution)]).points().is_empty() {
@@ -197,7 +197,7 @@ fn read(path: &Path) -> io::Result<Vec<OfSetting>> {
     Ok(entries)
 }
 
-fn write(path: &Path, document: &Document) -> io::Result<()> {
+fn write(path: &Path, document: &FiguresFile) -> io::Result<()> {
     let mut text = serde_json::to_vec_pretty(document)?;
     text.push(b'\n');
     write_atomic(path, |file| file.write_all(&text))
@@ -210,10 +210,10 @@ mod tests {
     use crate::device::{DeviceIdentity, Environment};
     use crate::measured_by::{Metric, Source};
 
-    fn setting(timer: &str) -> Setting {
+    fn setting(timer: &str) -> FigureKey {
         let identity =
             DeviceIdentity { platform: "cpu".into(), device_kind: "cpu".into(), hardware: Default::default() };
-        Setting {
+        FigureKey {
             device: DeviceFingerprint { identity, environment: Environment::default() },
             measured_by: MeasuredBy::new(timer, Source::HostWall),
         }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_was_written_is_read_and_belongs_to_its_setting_alone() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut stored, note) = Stored::read(folder.path());
+        let (mut stored, note) = StoredFigures::read(folder.path());
         assert!(stored.is_empty() && note.is_none());
         stored.add(&setting("pjrt"), vec![point("a", 5, 1e3, 0.05), point("b", 5, 1e6, 0.01)]);
         stored.add(&setting("jax"), vec![point("a", 6, 2e3, 0.2)]);
@@ -252,12 +252,12 @@ mod tests {
         stored.add(&setting("pjrt"), vec![point("a", 7, 1e3, 0.03)]);
         let lock = FolderLock::acquire(folder.path()).unwrap();
         stored.write(&lock).unwrap();
-        assert_eq!(Stored::read(folder.path()), (stored.clone(), None));
+        assert_eq!(StoredFigures::read(folder.path()), (stored.clone(), None));
         assert_eq!(stored.resolution(&setting("pjrt")), Resolution::new([(1e3, 0.03), (1e6, 0.01)]));
         let mut other = setting("pjrt");
         other.device.environment.xla_flags = vec!["--xla_cpu_enable_fast_math=true".into()];
         assert_eq!(stored.resolution(&other), Resolution::default());
-        let by = |measured_by| Setting { measured_by, ..setting("pjrt") };
+        let by = |measured_by| FigureKey { measured_by, ..setting("pjrt") };
         let warm = setting("pjrt").measured_by;
         assert_eq!(stored.resolution(&by(warm.clone().cache_state(CacheState::Cold))), Resolution::default());
         assert_eq!(stored.resolution(&by(warm.metric(Metric::Span))), Resolution::default());
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_where_there_are_too_many() {
-        let mut stored = Stored::default();
+        let mut stored = StoredFigures::default();
         for n in 0..70 {
             stored.add(&setting(&n.to_string()), vec![point("a", 100 - n, 1e3, 0.05)]);
         }
@@ -282,7 +282,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(SELFTEST_FILE);
         let lock = FolderLock::acquire(folder.path()).unwrap();
-        let mut stored = Stored::default();
+        let mut stored = StoredFigures::default();
         stored.add(&setting("pjrt"), vec![point("a", 5, 1e3, 0.05)]);
         stored.write(&lock).unwrap();
         let whole = std::fs::read_to_string(&path).unwrap();
@@ -299,13 +299,13 @@ mod tests {
         ];
         for text in texts {
             std::fs::write(&path, &text).unwrap();
-            let (read, note) = Stored::read(folder.path());
+            let (read, note) = StoredFigures::read(folder.path());
             let note = note.unwrap_or_else(|| panic!("{text:.80}"));
             assert!(read.is_empty() && note.contains(SELFTEST_FILE) && !note.contains('\n'), "{note}");
         }
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(Stored::read(folder.path()).1.unwrap().contains("it is a folder"));
+        assert!(StoredFigures::read(folder.path()).1.unwrap().contains("it is a folder"));
         assert!(stored.write(&lock).unwrap_err().to_string().contains("write the figures"));
     }
 }

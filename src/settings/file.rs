@@ -25,7 +25,8 @@ const MAX_FILE_BYTES: u64 = 1 << 18;
 #[non_exhaustive]
 pub enum SettingsError {
     /// It cannot be opened or read, is not a regular file, or others may write the user's own.
-    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses none", .path.display(), io_hint(.source))]
+    #[error("cannot read the configuration `{}`: {source}{}; `--config FILE` names another one, `--no-config` uses \
+             none", .path.display(), io_hint(.source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -238,7 +239,8 @@ mod tests {
 
     #[test]
     fn values_become_arguments_with_their_lines() {
-        let text = "# ours\nregistry = \"r\"\nmin-improvement = 0.05\n\ntarget = [\"cuda:h100_sxm\", \"tpu:v5e\"]\nthorough = true\ntimeout = 1_000\n";
+        let text = "# ours\nregistry = \"r\"\nmin-improvement = 0.05\n\ntarget = [\"cuda:h100_sxm\", \"tpu:v5e\"]\n\
+                    thorough = true\ntimeout = 1_000\n";
         let file = parsed(text).unwrap();
         let values: Vec<_> = file
             .values()

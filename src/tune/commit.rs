@@ -3,9 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::{Entry, Provenance};
-use crate::decision::{Judgement, Outcome, RaceState};
+use crate::decision::{JudgedOutcome, Judgement, RaceState};
 use crate::measured_by::{CacheState, TOOL};
-use crate::race::{Evidence, JobIdentity};
+use crate::race::{JobEvidence, JobIdentity};
 use crate::registry::Invocation;
 use crate::search::Predictions;
 use crate::timer::Timer;
@@ -17,12 +17,12 @@ pub(super) fn entry_of(
     invocation: &Invocation,
     identity: &JobIdentity,
     judgement: &Judgement,
-    evidence: &Evidence,
+    evidence: &JobEvidence,
     (timer, cache_state): (&dyn Timer, &CacheState),
     search: Option<String>,
     predictions: &Predictions,
 ) -> Option<Entry> {
-    if matches!(judgement.outcome, Outcome::NotBelieved | Outcome::Undecided) {
+    if matches!(judgement.outcome, JudgedOutcome::NotBelieved | JudgedOutcome::Undecided) {
         return None;
     }
     let verdict = |index: usize| judgement.candidates.get(index)?.as_ref();
@@ -88,11 +88,11 @@ pub(crate) fn fill_from_entry(result: &mut OperationResult, entry: &Entry) {
 }
 
 /// The status that a decided verdict gives.
-pub(super) fn status_of(outcome: Outcome) -> Status {
+pub(super) fn status_of(outcome: JudgedOutcome) -> Status {
     match outcome {
-        Outcome::Faster => Status::Tuned,
-        Outcome::BaselineKept => Status::BaselineKept,
-        Outcome::NotBelieved => Status::NotBelieved,
-        Outcome::Undecided => Status::Failed,
+        JudgedOutcome::Faster => Status::Tuned,
+        JudgedOutcome::BaselineKept => Status::BaselineKept,
+        JudgedOutcome::NotBelieved => Status::NotBelieved,
+        JudgedOutcome::Undecided => Status::Failed,
     }
 }

@@ -8,7 +8,7 @@ use crate::ledger::Ledger;
 use crate::race::DeviceSlot;
 use crate::timer::events::Slice;
 
-use super::run::{Step, note_unpublished};
+use super::run::{TunedStep, note_unpublished};
 use super::tuner::{Autotuner, Tuned};
 use super::{AutotuningResult, PlannedInvocation, Status, TuneError};
 
@@ -18,13 +18,13 @@ struct Work {
     under_way: usize,
     /// Devices that are not lost.
     devices: usize,
-    steps: Vec<Option<Step>>,
+    steps: Vec<Option<TunedStep>>,
     is_stopped: bool,
     /// Operations with a call in progress, if their calls run one after another.
     busy: Option<BTreeSet<Tuned>>,
 }
 
-struct Shared {
+struct SharedWork {
     work: Mutex<Work>,
     changed: Condvar,
 }
@@ -52,7 +52,7 @@ pub(super) fn run_on_devices(
         steps: plan.iter().map(|_| None).collect(),
         is_stopped: false,
     };
-    let shared = Shared { work: Mutex::new(work), changed: Condvar::new() };
+    let shared = SharedWork { work: Mutex::new(work), changed: Condvar::new() };
     std::thread::scope(|scope| {
         for (place, tuner) in tuners.iter_mut().enumerate() {
             let shared = &shared;
@@ -76,7 +76,7 @@ pub(super) fn run_on_devices(
     (result, stopped_by)
 }
 
-impl Shared {
+impl SharedWork {
     /// One device's work, until there is no more or the device is lost.
     fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) {
         while let Some((index, is_stopped)) = self.next(plan, &mut tuner.slot) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Plan, PlannedInvocation};
+use super::{PlannedInvocation, TuningPlan};
 use crate::call::Call;
 use crate::counted::counted;
 use crate::registry::Registry;
@@ -57,7 +57,7 @@ pub struct NoGroups {
     pub devices: usize,
 }
 
-impl Plan {
+impl TuningPlan {
     /// What needs the most devices at once; `None` if every program runs on one.
     pub fn widest(&self, registry: &Registry) -> Option<WidestCall> {
         let mut seen = BTreeSet::new();
@@ -130,7 +130,8 @@ mod tests {
         let error = groups(4, &[0, 1]).unwrap_err();
         assert_eq!(
             error,
-            "`op@v1:k` has a program of 4 partitions, which needs 4 consecutive devices, and 2 devices in the list cannot be divided into such groups: list a multiple of 4, such as `0-3`"
+            "`op@v1:k` has a program of 4 partitions, which needs 4 consecutive devices, and 2 devices in the list \
+             cannot be divided into such groups: list a multiple of 4, such as `0-3`"
         );
     }
 }

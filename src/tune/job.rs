@@ -15,7 +15,7 @@ use super::TuneError;
 use crate::race::{JobIdentity, NotLowered};
 
 /// Part of a job's digest: samples that were taken in another way are another job's.
-const MEASURING_VERSION: &str = "job-v2";
+const MEASURING_VERSION: &str = "job-v1";
 
 /// The identity of an invocation measured this way on a device; fails with a reason if the baseline is not a
 /// candidate.

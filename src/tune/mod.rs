@@ -35,7 +35,7 @@ pub(crate) use commit::fill_from_entry;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
-pub use plan::{NoSuchCall, Plan, PlanOptions, plan};
+pub use plan::{NoSuchCall, PlanOptions, TuningPlan, plan};
 pub use planned::{MAX_RACED, PlannedInvocation};
 pub use remeasurement::Remeasurement;
 pub(crate) use result::ended_by_user;

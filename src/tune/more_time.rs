@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{DecisionRules, Judgement};
-use crate::race::Evidence;
+use crate::race::JobEvidence;
 
 /// The maximum number of rounds that is suggested.
 const MOST: f64 = 100_000.0;
@@ -24,7 +24,7 @@ pub struct MoreTime {
 
 impl MoreTime {
     /// The missing rounds, if an undecided race left a tie set. The scatter of a median over n rounds falls with √n.
-    pub(super) fn of(judgement: &Judgement, evidence: &Evidence, rules: &DecisionRules) -> Option<Self> {
+    pub(super) fn of(judgement: &Judgement, evidence: &JobEvidence, rules: &DecisionRules) -> Option<Self> {
         let race_state = &judgement.race_state;
         let wanted = rules.min_improvement.max(rules.resolution);
         let is_open = race_state.settled.is_none() && judgement.tie_set().len() > 1;

@@ -2,9 +2,9 @@
 
 use crate::decision::{DecisionRules, RaceState, Round, paired_ratios, race};
 use crate::failure::{Failure, FailureKind};
-use crate::race::{Evidence, JobIdentity, RaceError};
+use crate::race::{JobEvidence, JobIdentity, RaceError};
 use crate::registry::Invocation;
-use crate::search::Outcome;
+use crate::search::TrialOutcome;
 use crate::stats::median;
 use crate::timer::events::Events;
 
@@ -13,7 +13,7 @@ use super::tuner::{Autotuner, Extent};
 
 /// The outcome of a config in a job of two.
 pub(super) struct PairOutcome {
-    pub(super) outcome: Outcome,
+    pub(super) outcome: TrialOutcome,
     /// Whether it was measured for that.
     pub(super) is_new: bool,
     /// Why it failed, if it did.
@@ -33,14 +33,14 @@ impl Autotuner<'_> {
             .map_err(|reason| RaceError::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         if identity.distinct().len() < 2 {
             // the baseline under another name
-            return Ok(PairOutcome { outcome: Outcome::Time(1.0), is_new: false, failure: None });
+            return Ok(PairOutcome { outcome: TrialOutcome::Time(1.0), is_new: false, failure: None });
         }
         let wanted = self.options.search.rounds.max(1);
         // unlike in a race, each config gets the same number of rounds, except for those that take a multiple of the
         // baseline's time
         let rules = self.options.race.rules.confidence(1.0);
         let options = self.options.race.clone().rounds(Some(wanted)).budget(None).rules(rules);
-        let mut evidence = Evidence::stored(self.ledger, identity.digest, self.options.race.force)?;
+        let mut evidence = JobEvidence::stored(self.ledger, identity.digest, self.options.race.force)?;
         let (_, race_state) = race_state_of(&evidence, &identity, &rules);
         let is_new = race_state.contenders.len() > 1 && race_state.rounds < wanted as usize;
         if is_new {
@@ -54,7 +54,7 @@ impl Autotuner<'_> {
 
 /// What the first rounds say about the candidate beside the baseline; an error if the baseline is at fault.
 fn outcome_of(
-    evidence: &Evidence,
+    evidence: &JobEvidence,
     identity: &JobIdentity,
     rules: &DecisionRules,
     first: usize,
@@ -64,7 +64,8 @@ fn outcome_of(
         let message = format!("the baseline failed: {}; `--force` tries again", failure.message);
         return Err(Failure::new(failure.kind.clone(), message));
     }
-    let failed = |failure: Failure| Ok(PairOutcome { outcome: Outcome::Failed, is_new: false, failure: Some(failure) });
+    let failed =
+        |failure: Failure| Ok(PairOutcome { outcome: TrialOutcome::Failed, is_new: false, failure: Some(failure) });
     if let Some(failure) = evidence.failures.get(&config) {
         return failed(failure.clone());
     }
@@ -78,15 +79,15 @@ fn outcome_of(
     }
     let mut ratios = paired_ratios(counted, config, baseline);
     ratios.truncate(first);
-    match median(&ratios).map_or(Outcome::Failed, Outcome::of) {
-        Outcome::Failed => {
+    match median(&ratios).map_or(TrialOutcome::Failed, TrialOutcome::of) {
+        TrialOutcome::Failed => {
             failed(Failure::new(FailureKind::NoTime, "its samples are not times: zero, negative or none"))
         }
         outcome => Ok(PairOutcome { outcome, is_new: false, failure: None }),
     }
 }
 
-fn race_state_of(evidence: &Evidence, identity: &JobIdentity, rules: &DecisionRules) -> (Vec<Round>, RaceState) {
+fn race_state_of(evidence: &JobEvidence, identity: &JobIdentity, rules: &DecisionRules) -> (Vec<Round>, RaceState) {
     let decided = evidence.to_decision(identity.same_as.len(), identity.baseline);
     let race_state = race(&decided, &evidence.competing(identity), identity.baseline, rules);
     (decided, race_state)

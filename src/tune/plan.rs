@@ -45,7 +45,7 @@ setters!(PlanOptions {
 /// What will be tuned, in that order, and what cannot be.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Plan {
+pub struct TuningPlan {
     /// What is tuned here.
     pub invocations: Vec<PlannedInvocation>,
     /// The module's other calls, which are of other shards.
@@ -80,7 +80,7 @@ pub fn plan(
     registry: &Registry,
     device: &DeviceIdentity,
     options: &PlanOptions,
-) -> Result<Plan, NoSuchCall> {
+) -> Result<TuningPlan, NoSuchCall> {
     let matching = match_labels(scan, registry, device, options.match_mode, options.by_name);
     let mut invocations = planned(scan, &matching);
     // by the shares of all calls, not only the requested ones
@@ -98,7 +98,8 @@ pub fn plan(
     let diagnosis = scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message));
     let notes = diagnosis.chain(registry.problems().iter().map(ToString::to_string)).collect();
     let step = options.step.clone();
-    let plan = Plan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..Plan::default() };
+    let plan =
+        TuningPlan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..TuningPlan::default() };
     let mut plan = match options.shard {
         Some(shard) => plan.of_shard(shard),
         None => plan,
@@ -115,7 +116,7 @@ pub fn plan(
 const MOST_SIDE_BY_SIDE: usize = 4;
 const MOST_INPUT_BYTES: u64 = 1 << 28;
 
-impl Plan {
+impl TuningPlan {
     /// The part of it that belongs to a shard.
     #[must_use]
     pub fn of_shard(self, shard: Shard) -> Self {
@@ -151,7 +152,7 @@ impl Plan {
     }
 }
 
-impl FromIterator<PlannedInvocation> for Plan {
+impl FromIterator<PlannedInvocation> for TuningPlan {
     fn from_iter<I: IntoIterator<Item = PlannedInvocation>>(planned: I) -> Self {
         Self { invocations: planned.into_iter().collect(), ..Self::default() }
     }

@@ -61,8 +61,8 @@ impl PlannedInvocation {
     }
 
     /// Adds the configs of a search space behind the recorded ones, without programs: for a timer that
-    /// [builds them](crate::timer::TimerCapabilities::build_programs). Configs that are recorded are not added again. If there
-    /// would be more than [`MAX_RACED`], the space is kept, to be searched.
+    /// [builds them](crate::timer::TimerCapabilities::build_programs). Configs that are recorded are not added again.
+    /// If there would be more than [`MAX_RACED`], the space is kept, to be searched.
     pub fn extend_from(&mut self, space: &CandidateSpace) {
         let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
         let room = MAX_RACED.saturating_sub(own_programs(&self.invocation).len());
@@ -95,14 +95,14 @@ mod tests {
     use super::*;
     use crate::call::Call;
     use crate::call::Direction;
-    use crate::registry::Target;
+    use crate::registry::RecordedTarget;
 
     #[test]
     fn recorded_configs_come_first_and_once() {
         let config = |n: u32| serde_json::from_str::<Config>(&format!(r#"{{"block":{n}}}"#)).unwrap();
         let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
         let invocation = Invocation {
-            target: Target::Platform("cpu".into()),
+            target: RecordedTarget::Platform("cpu".into()),
             call: Call::new("op@v1", "k"),
             batch: Vec::new(),
             direction: Direction::Forward,
@@ -115,7 +115,8 @@ mod tests {
             recorder: String::new(),
         };
         let mut planned = PlannedInvocation::new(Arc::new(invocation));
-        let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],"baseline":{"block":1}}"#;
+        let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],
+            "baseline":{"block":1}}"#;
         planned.extend_from(&CandidateSpace::parse("op.json", text).unwrap());
         let configs: Vec<_> = planned.invocation.candidates.iter().map(|c| c.config.to_string()).collect();
         assert_eq!(configs, [r#"{"block":2}"#, r#"{"block":1}"#, r#"{"block":4}"#]);

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::decision::Round;
 use crate::digest::FieldHasher;
 use crate::failure::{Failure, FailureKind};
-use crate::race::{Evidence, JobIdentity, RaceError, Runner};
+use crate::race::{JobEvidence, JobIdentity, RaceError, Runner};
 use crate::registry::Invocation;
 use crate::samples::JobRecord;
 
@@ -24,7 +24,7 @@ pub struct Remeasurement {
     invocation: Invocation,
     input_folder: InputFolder,
     identity: JobIdentity,
-    evidence: Evidence,
+    evidence: JobEvidence,
     series: u32,
     time_breakdown: TimeBreakdown,
 }
@@ -45,7 +45,7 @@ impl Autotuner<'_> {
             .map_err(|reason| RaceError::Failed(Failure::new(FailureKind::Protocol, reason)))?;
         identity.digest = FieldHasher::new("again-v1").field(identity.digest.as_bytes()).finish();
         let input_folder = InputFolder::new(&invocation, self.registry)?.map_err(RaceError::Failed)?;
-        let (evidence, time_breakdown) = (Evidence::default(), TimeBreakdown::default());
+        let (evidence, time_breakdown) = (JobEvidence::default(), TimeBreakdown::default());
         Ok(Remeasurement { invocation, input_folder, identity, evidence, series: 0, time_breakdown })
     }
 

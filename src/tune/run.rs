@@ -26,7 +26,7 @@ use super::{
 };
 
 /// The result of one planned invocation.
-pub(super) struct Step {
+pub(super) struct TunedStep {
     pub(super) operation: Option<OperationResult>,
     pub(super) entry: Option<(CacheKey, Arc<Entry>)>,
     /// What stops the run.
@@ -35,7 +35,7 @@ pub(super) struct Step {
     pub(super) published: Result<(), LedgerError>,
 }
 
-impl Default for Step {
+impl Default for TunedStep {
     fn default() -> Self {
         Self { operation: None, entry: None, error: None, published: Ok(()) }
     }
@@ -59,10 +59,10 @@ impl Autotuner<'_> {
     }
 
     /// The result of one planned invocation, failures included.
-    pub(super) fn step(&mut self, index: usize, plan: &[PlannedInvocation], is_stopped: bool) -> Step {
+    pub(super) fn step(&mut self, index: usize, plan: &[PlannedInvocation], is_stopped: bool) -> TunedStep {
         let mut published = Ok(());
         let (mut entry, mut error) = (None, None);
-        let Some(planned) = plan.get(index) else { return Step::default() };
+        let Some(planned) = plan.get(index) else { return TunedStep::default() };
         let mut operation = draft(planned);
         let (events, tally) = Tally::of(&self.events);
         let name = operation.call.to_string();
@@ -99,7 +99,7 @@ impl Autotuner<'_> {
         operation.time_breakdown = time_breakdown(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
         events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
-        Step { operation: Some(operation), entry, error, published }
+        TunedStep { operation: Some(operation), entry, error, published }
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.

@@ -15,14 +15,14 @@ use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::race::{JobIdentity, RaceError};
 use crate::registry::{Invocation, NotRunnable};
-use crate::search::{Budget, NoSpace, Outcome, Plan, start};
+use crate::search::{Budget, NoSpace, StrategyPlan, TrialOutcome, start};
 use crate::timer::ProgramFile;
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::choices::{Choices, only};
 use super::job::{InputFolder, own_programs};
 use super::pair::PairOutcome;
-use super::tuner::{Autotuner, Decided, known_before, timed_otherwise};
+use super::tuner::{Autotuner, DecidedEntry, known_before, timed_otherwise};
 use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
 /// What to do for an invocation.
@@ -30,7 +30,7 @@ pub(super) enum InvocationPlan {
     /// Its candidates are raced.
     Race(Race),
     /// Nothing remains: it was already known or was ended, as the result says.
-    Finished(Decided),
+    Finished(DecidedEntry),
 }
 
 /// Candidates to race, and how they were picked.
@@ -51,7 +51,7 @@ impl Race {
 /// The state of a search.
 struct Search {
     /// The outcomes in the order in which the strategy observed them.
-    observed: Vec<(usize, Outcome)>,
+    observed: Vec<(usize, TrialOutcome)>,
     first_failure: Option<String>,
     searched: Searched,
 }
@@ -239,7 +239,7 @@ impl Autotuner<'_> {
             ended: SearchEnd::Budget,
         };
         // the baseline's ratio to itself need not be measured
-        let observed = choices.space.find(&invocation.baseline).map(|point| (point, Outcome::Time(1.0)));
+        let observed = choices.space.find(&invocation.baseline).map(|point| (point, TrialOutcome::Time(1.0)));
         Search { observed: observed.into_iter().collect(), first_failure: None, searched }
     }
 
@@ -258,7 +258,7 @@ impl Autotuner<'_> {
         search.searched.refused = refused.len();
         let begin = Instant::now();
         loop {
-            let plan = Plan::new(&choices.space, self.options.race.seed)
+            let plan = StrategyPlan::new(&choices.space, self.options.race.seed)
                 .budget(options.budget.evaluations)
                 .priors(&priors)
                 // points keep their numbers, and the added ones were not compiled
@@ -280,7 +280,7 @@ impl Autotuner<'_> {
                 let config = choices.space.config(point);
                 let trying = events.open(Slice::Try { number: search.searched.evaluations + 1, config: &config });
                 let tried = if config == invocation.baseline {
-                    PairOutcome { outcome: Outcome::Time(1.0), is_new: false, failure: None }
+                    PairOutcome { outcome: TrialOutcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
                     self.try_pair(events, &pair, &input_folder)?
@@ -356,7 +356,7 @@ impl Search {
         self.observed.push((point, tried.outcome));
         self.searched.evaluations += 1;
         self.searched.reused += usize::from(!tried.is_new);
-        if let Outcome::Time(ratio) = tried.outcome {
+        if let TrialOutcome::Time(ratio) = tried.outcome {
             self.searched.best_ratio = Some(self.searched.best_ratio.map_or(ratio, |best| best.min(ratio)));
         }
         if let Some(Failure { kind, message }) = tried.failure {
@@ -378,8 +378,8 @@ impl Search {
     /// The points that have a time, each with its ratio, the best first; no strategy asks for one twice.
     fn ranked(&self) -> Vec<(f64, usize)> {
         let timed = self.observed.iter().filter_map(|&(point, outcome)| match outcome {
-            Outcome::Time(ratio) => Some((ratio, point)),
-            Outcome::Failed => None,
+            TrialOutcome::Time(ratio) => Some((ratio, point)),
+            TrialOutcome::Failed => None,
         });
         let mut ranked: Vec<(f64, usize)> = timed.collect();
         ranked.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));

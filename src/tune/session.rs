@@ -14,7 +14,7 @@ use crate::timer::events::Events;
 
 use super::devices::run_on_devices;
 use super::tuner::{Autotuner, Surrogates};
-use super::{AutotuningResult, Plan, Remeasurement, TuneError, TuneOptions};
+use super::{AutotuningResult, Remeasurement, TuneError, TuneOptions, TuningPlan};
 
 /// The stop flag of runs that nothing ends from outside.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -24,8 +24,8 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 pub struct Session<'a> {
     registry: &'a Registry,
     ledger: &'a Ledger,
-    first: Device<'a>,
-    others: Vec<Device<'a>>,
+    first: SessionDevice<'a>,
+    others: Vec<SessionDevice<'a>>,
     /// Whether the others are the same device.
     is_one_device: bool,
     pub(crate) options: TuneOptions,
@@ -33,7 +33,7 @@ pub struct Session<'a> {
 }
 
 /// A device's timer and its event sink.
-struct Device<'a> {
+struct SessionDevice<'a> {
     timer: &'a mut dyn Timer,
     events: Events,
 }
@@ -68,7 +68,7 @@ impl<R> Stopped<R> {
 impl<'a> Session<'a> {
     /// A session on one device, with default options.
     pub fn new(registry: &'a Registry, ledger: &'a Ledger, timer: &'a mut dyn Timer) -> Self {
-        let first = Device { timer, events: Events::default() };
+        let first = SessionDevice { timer, events: Events::default() };
         Self {
             registry,
             ledger,
@@ -103,7 +103,7 @@ impl<'a> Session<'a> {
     /// for all of that identity.
     #[must_use]
     pub fn device(mut self, timer: &'a mut dyn Timer, events: Events) -> Self {
-        self.others.push(Device { timer, events });
+        self.others.push(SessionDevice { timer, events });
         self
     }
 
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.
-    pub fn preview(&mut self, plan: &Plan) -> AutotuningResult {
+    pub fn preview(&mut self, plan: &TuningPlan) -> AutotuningResult {
         let of_timer = self.first.timer.info().notes.clone();
         let result = self.first_tuner().preview(&plan.invocations);
         self.with_plan(result, plan, of_timer)
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
     ///
     /// # Errors
     /// If the ledger or the scratch folder fails; what was decided before is returned with the error.
-    pub fn run(&mut self, plan: &Plan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
+    pub fn run(&mut self, plan: &TuningPlan) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
         let mut of_timer = self.first.timer.info().notes.clone();
         let (result, stopped_by) = if self.others.is_empty() {
             self.first_tuner().run(&plan.invocations)
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
     }
 
     /// The result of a run with what the plan, the ledger and the timer have to say.
-    fn with_plan(&self, mut result: AutotuningResult, plan: &Plan, of_timer: Vec<String>) -> AutotuningResult {
+    fn with_plan(&self, mut result: AutotuningResult, plan: &TuningPlan, of_timer: Vec<String>) -> AutotuningResult {
         result.missed.clone_from(&plan.missed);
         result.step = plan.step.as_ref().map(|step| step.gain(&result));
         result.notes.splice(0..0, plan.notes.iter().chain(self.ledger.notes()).cloned());
@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
     }
 }
 
-impl Device<'_> {
+impl SessionDevice<'_> {
     fn tuner<'s>(
         &'s mut self,
         registry: &'s Registry,

@@ -12,7 +12,7 @@ use crate::device::DeviceFingerprint;
 use crate::ledger::{LOG_FILE, StoredError, entries_of, log_findings};
 use crate::measured_by::{MeasuredBy, TOOL};
 use crate::peaks::Peaks;
-use crate::race::{Evidence, candidate_results};
+use crate::race::{JobEvidence, candidate_results};
 use crate::samples::{JobHistory, LogError, SampleLog};
 
 use super::commit::fill_from_entry;
@@ -101,7 +101,7 @@ fn operation_of(key: &CacheKey, entry: &Arc<Entry>, history: JobHistory) -> Oper
     let configs: Vec<Config> = job.candidates.iter().map(|candidate| candidate.config.clone()).collect();
     let digests: Vec<_> = job.candidates.iter().map(|candidate| candidate.semantic_digest).collect();
     let same_as = same_programs(&digests, job.baseline);
-    let rounds = Evidence::from_history(history);
+    let rounds = JobEvidence::from_history(history);
     let decided = rounds.to_decision(configs.len(), job.baseline);
     let is_own = |index: &usize| same_as.get(*index).is_some_and(Option::is_none);
     let competing: Vec<usize> =

@@ -78,7 +78,7 @@ impl AddAssign for TimeBreakdown {
 
 /// A part of the work that is in progress.
 #[derive(Debug)]
-struct Part {
+struct OpenSlice {
     start_ns: u64,
     /// Time of nested parts, which are counted separately.
     inner_ns: u64,
@@ -91,7 +91,7 @@ pub(crate) struct Tally {
     pub(super) time_breakdown: TimeBreakdown,
     /// Whole rounds that were measured.
     rounds: u32,
-    open: Vec<Part>,
+    open: Vec<OpenSlice>,
     /// What the last wave's compilation was accounted with.
     last_compile_ns: u64,
 }
@@ -119,7 +119,7 @@ impl Sink for Tally {
             EventKind::Round { .. } => *rounds = rounds.saturating_add(1),
             EventKind::End(slice) if !in_search || matches!(slice, Slice::Search { .. }) => {
                 if let Some(sum) = booked(time_breakdown, slice)
-                    && let Some(Part { start_ns, inner_ns, .. }) = open.pop()
+                    && let Some(OpenSlice { start_ns, inner_ns, .. }) = open.pop()
                 {
                     let took = event.at_ns.saturating_sub(start_ns);
                     let own = took.saturating_sub(inner_ns);
@@ -135,7 +135,7 @@ impl Sink for Tally {
             _ if in_search => {}
             EventKind::Begin(slice) if booked(time_breakdown, slice).is_some() => {
                 let is_search = matches!(slice, Slice::Search { .. });
-                open.push(Part { start_ns: event.at_ns, inner_ns: 0, is_search });
+                open.push(OpenSlice { start_ns: event.at_ns, inner_ns: 0, is_search });
             }
             EventKind::Prepared { cost, is_baseline, .. } => {
                 time_breakdown.compile_cpu_ns = time_breakdown.compile_cpu_ns.saturating_add(cost.cpu_ns);

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::measured_by::Source;
 use crate::race::{
-    Compiling, DeviceSlot, Evidence, JobIdentity, NextWave, RaceError, RaceOptions, Referee, Runner, Terms, measure,
+    Compiling, DeviceSlot, JobEvidence, JobIdentity, NextWave, RaceError, RaceOptions, Referee, Runner, Terms, measure,
 };
 use crate::registry::{Invocation, Registry};
 use crate::samples::{CandidateRecord, JobRecord};
@@ -58,7 +58,7 @@ pub(super) enum Extent<'w> {
 }
 
 /// An entry that is in force, and its key.
-pub(super) type Decided = Option<(CacheKey, Arc<Entry>)>;
+pub(super) type DecidedEntry = Option<(CacheKey, Arc<Entry>)>;
 
 impl Autotuner<'_> {
     /// Measures an invocation whose inputs are in a folder, and adds the rounds to the evidence.
@@ -68,7 +68,7 @@ impl Autotuner<'_> {
         input_folder: &InputFolder,
         (options, extent): (&RaceOptions, Extent<'_>),
         (invocation, identity): (&Invocation, &JobIdentity),
-        evidence: &mut Evidence,
+        evidence: &mut JobEvidence,
     ) -> Result<u32, RaceError> {
         let Materialized { job, unusable } =
             materialize(invocation, self.registry, options.cache_state.clone(), input_folder);

@@ -6,17 +6,17 @@ use crate::cache::{Entry, Tier};
 use crate::config::Config;
 use crate::core_limits::CoreLimits;
 use crate::counted::counted;
-use crate::decision::{Judgement, Outcome};
+use crate::decision::{JudgedOutcome, Judgement};
 use crate::failure::FailureKind;
-use crate::race::{Evidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
+use crate::race::{JobEvidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
 use crate::registry::NotRunnable;
-use crate::search::{Expected, Predictions, Surrogate};
+use crate::search::{ExpectedRatio, Predictions, Surrogate};
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::InputFolder;
 use super::searching::Race;
-use super::tuner::{Autotuner, Decided, Extent, Tuned, known_before, timed_otherwise};
+use super::tuner::{Autotuner, DecidedEntry, Extent, Tuned, known_before, timed_otherwise};
 use super::waves::Waves;
 use super::{CandidateResult, MoreTime, OperationResult, Status, TuneError, ended_by_user};
 
@@ -27,7 +27,7 @@ impl Autotuner<'_> {
         events: &Events,
         race: &Race,
         result: &mut OperationResult,
-    ) -> Result<Decided, TuneError> {
+    ) -> Result<DecidedEntry, TuneError> {
         let invocation = &*race.invocation;
         // the timer decides about a missing program: some timers build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
@@ -85,12 +85,12 @@ struct Tuning<'t, 'a> {
     cached: Option<Arc<Entry>>,
     /// Whether this device has it. A shipped entry is a look-up's last resort; tuning measures it here.
     is_own: bool,
-    evidence: Evidence,
+    evidence: JobEvidence,
     result: &'t mut OperationResult,
 }
 
 /// What the evidence says, and what was not compiled.
-struct Verdict {
+struct TuningVerdict {
     judgement: Judgement,
     predictions: Predictions,
     /// Programs that the budget left uncompiled.
@@ -107,14 +107,14 @@ impl<'t, 'a> Tuning<'t, 'a> {
         result: &'t mut OperationResult,
     ) -> Result<Self, TuneError> {
         let cached = tuner.cached(&identity.key)?;
-        let evidence = Evidence::stored(tuner.ledger, identity.digest, tuner.options.race.force)?;
+        let evidence = JobEvidence::stored(tuner.ledger, identity.digest, tuner.options.race.force)?;
         result.rounds_kept = evidence.count();
         let is_own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Shipped);
         let cached = cached.map(|(entry, _)| entry);
         Ok(Self { tuner, events, race, identity, waves, cached, is_own, evidence, result })
     }
 
-    fn run(&mut self) -> Result<Decided, TuneError> {
+    fn run(&mut self) -> Result<DecidedEntry, TuneError> {
         let is_comparable = self.is_comparable();
         if let Some(waves) = &mut self.waves {
             self.evidence.leave_unseen(&self.identity);
@@ -256,7 +256,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         Referee { options, identity, terms: Terms::default() }.judge(&self.evidence, incumbent, &temporary_bytes)
     }
 
-    fn rows(&self, judgement: &Judgement, left: &[(usize, Expected)]) -> Vec<CandidateResult> {
+    fn rows(&self, judgement: &Judgement, left: &[(usize, ExpectedRatio)]) -> Vec<CandidateResult> {
         let candidates = &self.race.invocation.candidates;
         let configs: Vec<Config> = candidates.iter().map(|candidate| candidate.config.clone()).collect();
         let JobIdentity { same_as, baseline, .. } = &self.identity;
@@ -264,7 +264,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
     }
 
     /// Judges the evidence and writes what it says into the result.
-    fn judge(&mut self) -> Verdict {
+    fn judge(&mut self) -> TuningVerdict {
         let incumbent = self.cached.as_ref().and_then(|entry| {
             self.race.invocation.candidates.iter().position(|candidate| candidate.config == entry.config)
         });
@@ -279,25 +279,25 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let decided = self.evidence.to_decision(self.identity.same_as.len(), self.identity.baseline);
         let rules = self.tuner.options.race.rules_for(&decided, self.identity.baseline);
         self.result.more_time = MoreTime::of(&judgement, &self.evidence, &rules);
-        Verdict { judgement, predictions, not_compiled }
+        TuningVerdict { judgement, predictions, not_compiled }
     }
 
     /// Whether a verdict decides nothing, which the result then says.
-    fn is_open(&mut self, verdict: &Verdict, is_decided: bool) -> bool {
-        let Verdict { judgement, predictions, not_compiled } = verdict;
-        if judgement.outcome == Outcome::NotBelieved {
+    fn is_open(&mut self, verdict: &TuningVerdict, is_decided: bool) -> bool {
+        let TuningVerdict { judgement, predictions, not_compiled } = verdict;
+        if judgement.outcome == JudgedOutcome::NotBelieved {
             self.result.status = Status::NotBelieved;
             self.result.reason = not_believed(self.result);
             return true;
         }
-        if let (Outcome::Undecided, Some(budget)) = (judgement.outcome, self.tuner.options.race.budget) {
+        if let (JudgedOutcome::Undecided, Some(budget)) = (judgement.outcome, self.tuner.options.race.budget) {
             let (done, needed) = (judgement.race_state.leader_rounds, self.tuner.options.race.rules.min_rounds);
             // as `--budget` takes it
             let budget = budget.as_secs_f64();
             self.result.reason =
                 format!("{done} rounds in the budget of {budget}s, {needed} are needed: allow more time");
         }
-        let keeps_baseline = judgement.outcome == Outcome::BaselineKept;
+        let keeps_baseline = judgement.outcome == JudgedOutcome::BaselineKept;
         if keeps_baseline && !is_decided && (!predictions.next.is_empty() || *not_compiled > 0) {
             // a config that was not compiled may be faster
             let left = predictions.left.len().max(*not_compiled);
@@ -324,7 +324,10 @@ impl<'t, 'a> Tuning<'t, 'a> {
     }
 
     /// Commits the entry of a verdict.
-    fn commit(&mut self, Verdict { judgement, predictions, not_compiled }: Verdict) -> Result<Decided, TuneError> {
+    fn commit(
+        &mut self,
+        TuningVerdict { judgement, predictions, not_compiled }: TuningVerdict,
+    ) -> Result<DecidedEntry, TuneError> {
         let by = (&*self.tuner.timer, &self.tuner.options.race.cache_state);
         let (race, search) = (&self.race.invocation, self.race.search.clone());
         let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &predictions);
@@ -355,7 +358,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
 }
 
 /// Why nothing but failures is left.
-fn only_failures(evidence: &Evidence, identity: &JobIdentity) -> String {
+fn only_failures(evidence: &JobEvidence, identity: &JobIdentity) -> String {
     let of_baseline = evidence.failures.get(&identity.baseline);
     let first = of_baseline.or_else(|| evidence.failures.values().next());
     match (of_baseline, first) {
@@ -376,8 +379,8 @@ fn not_believed(result: &OperationResult) -> String {
         result.candidates.iter().filter_map(|row| row.times().map(|times| (times.ratio, times.median_ns, row)));
     let Some((ratio, ns, row)) = measured.min_by(|a, b| a.0.total_cmp(&b.0)) else { return result.reason.clone() };
     format!(
-        "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept it with \
-         `--max-speed-up {:.0}` if it is right",
+        "{} takes {ns:.0} ns, {}: most likely its program computes something else, or nothing; look at it, and accept \
+         it with `--max-speed-up {:.0}` if it is right",
         row.config.to_brief(),
         result.reason,
         (2.0 / ratio).ceil()

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::core_limits::CoreLimits;
 use crate::decision::first_looks;
-use crate::race::{Evidence, JobIdentity, NextWave};
+use crate::race::{JobEvidence, JobIdentity, NextWave};
 use crate::registry::Invocation;
 use crate::search::{Predictions, Space, Surrogate, WaveRules};
 use crate::timer::CompilerFigures;
@@ -93,7 +93,7 @@ impl Waves {
     }
 
     /// Predictions for the remaining candidates after these measurements.
-    pub(super) fn predict(&mut self, evidence: &Evidence, identity: &JobIdentity) -> Predictions {
+    pub(super) fn predict(&mut self, evidence: &JobEvidence, identity: &JobIdentity) -> Predictions {
         let decided = evidence.to_decision(identity.same_as.len(), identity.baseline);
         let looks = first_looks(&decided, identity.same_as.len(), identity.baseline, self.usual_rounds);
         let rules = self.rules.noise_floor(looks.noise_floor);
@@ -114,7 +114,7 @@ impl Waves {
 }
 
 impl NextWave for Waves {
-    fn next(&mut self, evidence: &Evidence, identity: &JobIdentity, calls: usize) -> Vec<usize> {
+    fn next(&mut self, evidence: &JobEvidence, identity: &JobIdentity, calls: usize) -> Vec<usize> {
         self.share(calls);
         self.predict(evidence, identity).next
     }

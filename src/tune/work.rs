@@ -51,11 +51,15 @@ mod tests {
         let peaks: Peaks = serde_json::from_value(json!({"name": "own", "kinds": [], "bytes_per_second": 50,
             "matrix": {"f32": 100}, "vector": {}, "sources": []}))
         .unwrap();
-        let candidate = |block: u64| json!({"config": {"block": block}, "status": "not-measured", "rounds": 0, "tied_with_best": false, "temporary_bytes": 64 * block});
+        let candidate = |block: u64| {
+            json!({"config": {"block": block}, "status": "not-measured", "rounds": 0, "tied_with_best": false,
+                "temporary_bytes": 64 * block})
+        };
         let mut operation: OperationResult = serde_json::from_value(json!({
             "op_id": "op@v1", "call_key": "k", "direction": "forward", "evidence": "exact", "occurrences": 1, "how": "",
             "status": "tuned", "reason": "", "rounds_measured": 6, "rounds_kept": 0,
-            "baseline": {"config": {"block": 1}, "median_ns": 40e9}, "best": {"config": {"block": 2}, "median_ns": 20e9},
+            "baseline": {"config": {"block": 1}, "median_ns": 40e9},
+            "best": {"config": {"block": 2}, "median_ns": 20e9},
             "candidates": [candidate(1), candidate(2)]
         }))
         .unwrap();

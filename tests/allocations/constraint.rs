@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::allocations;
-use autotune_lowered::constraint::{Constraint, ConstraintError, Kinds, Value};
+use autotune_lowered::constraint::{Constraint, ConstraintError, ConstraintValue, Kinds};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::json;
@@ -12,9 +12,9 @@ type Values = BTreeMap<String, serde_json::Value>;
 
 /// Compiles for names of these values' kinds, or of any kind, and evaluates.
 fn holds_of(text: &str, values: &Values, any: bool) -> Result<bool, ConstraintError> {
-    let values: Vec<(&str, Value<'_>)> =
-        values.iter().map(|(name, value)| (name.as_str(), Value::try_from(value).unwrap())).collect();
-    let kinds = |value: &Value<'_>| if any { Kinds::ANY } else { value.kinds() };
+    let values: Vec<(&str, ConstraintValue<'_>)> =
+        values.iter().map(|(name, value)| (name.as_str(), ConstraintValue::try_from(value).unwrap())).collect();
+    let kinds = |value: &ConstraintValue<'_>| if any { Kinds::ANY } else { value.kinds() };
     let names: Vec<(&str, Kinds)> = values.iter().map(|(name, value)| (*name, kinds(value))).collect();
     Constraint::compile(text, &names)?.holds(|name| Ok(values[name].1))
 }
@@ -138,15 +138,15 @@ fn errors_say_what_is_wrong_and_where() {
 fn what_the_kinds_do_not_tell_is_checked_at_evaluation() {
     let mixed = [("stages", Kinds::INT | Kinds::TEXT)];
     let constraint = Constraint::compile("stages == 'auto' || stages > 2", &mixed).unwrap();
-    assert_eq!(constraint.holds(|_| Ok(Value::Text("auto"))), Ok(true));
-    assert_eq!(constraint.holds(|_| Ok(Value::Int(2))), Ok(false));
-    let error = constraint.holds(|_| Ok(Value::Text("none"))).unwrap_err();
+    assert_eq!(constraint.holds(|_| Ok(ConstraintValue::Text("auto"))), Ok(true));
+    assert_eq!(constraint.holds(|_| Ok(ConstraintValue::Int(2))), Ok(false));
+    let error = constraint.holds(|_| Ok(ConstraintValue::Text("none"))).unwrap_err();
     assert_eq!((error.at, error.message.as_str()), (27, "`>` does not take a string and an integer"));
     let error = constraint.holds(|_| Err("it is not known".to_owned())).unwrap_err();
     assert_eq!((error.at, error.message.as_str()), (0, "it is not known"));
     for (text, at) in [("a", 0), ("true && a", 8), ("a || true", 0), ("!a", 0)] {
         let constraint = Constraint::compile(text, &[("a", Kinds::ANY)]).unwrap();
-        assert_eq!(constraint.holds(|_| Ok(Value::Int(1))).unwrap_err().at, at, "{text}");
+        assert_eq!(constraint.holds(|_| Ok(ConstraintValue::Int(1))).unwrap_err().at, at, "{text}");
     }
 }
 
@@ -170,16 +170,16 @@ fn hostile_expressions_end() {
     assert!(compile(format!("m{} == 1", " + 1".repeat(6000))).unwrap_err().message.contains("more than 10000 steps"));
     // the deepest and the longest allowed
     let deepest = compile(format!("{}m{} == 1", "1 - (".repeat(63), ")".repeat(63))).unwrap();
-    assert_eq!(deepest.holds(|_| Ok(Value::Int(0))), Ok(true));
+    assert_eq!(deepest.holds(|_| Ok(ConstraintValue::Int(0))), Ok(true));
     let longest = compile(format!("m{} == 4998", " + 1".repeat(4997))).unwrap();
-    assert_eq!(longest.holds(|_| Ok(Value::Int(1))), Ok(true));
+    assert_eq!(longest.holds(|_| Ok(ConstraintValue::Int(1))), Ok(true));
 }
 
 #[test]
 fn evaluation_allocates_nothing() {
     let samples = samples();
-    let values: Vec<(&str, Value<'_>)> =
-        samples.iter().map(|(name, value)| (name.as_str(), Value::try_from(value).unwrap())).collect();
+    let values: Vec<(&str, ConstraintValue<'_>)> =
+        samples.iter().map(|(name, value)| (name.as_str(), ConstraintValue::try_from(value).unwrap())).collect();
     let names: Vec<(&str, Kinds)> = values.iter().map(|(name, value)| (*name, value.kinds())).collect();
     let texts = [
         "m <= p.k && p.k % m == 0 || kind == 'x la'".to_owned(),
@@ -189,7 +189,8 @@ fn evaluation_allocates_nothing() {
     for text in texts {
         let (compiling, constraint) = allocations(|| Constraint::compile(&text, &names).unwrap());
         assert!(compiling > 0, "the allocator counts");
-        let evaluate = || constraint.holds(|name| Value::try_from(&samples[values[name].0])).is_ok_and(|holds| holds);
+        let evaluate =
+            || constraint.holds(|name| ConstraintValue::try_from(&samples[values[name].0])).is_ok_and(|holds| holds);
         let (evaluating, _) = allocations(|| (0..1000).filter(|_| std::hint::black_box(evaluate())).count());
         assert_eq!(evaluating, 0, "{text}");
     }

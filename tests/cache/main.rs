@@ -5,6 +5,7 @@ mod support;
 
 mod exchange;
 mod exchange_tokamax;
+mod exchange_tokamax_versions;
 mod ledger;
 mod merge;
 mod remote;

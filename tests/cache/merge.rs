@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::folder::in_memory;
-use autotune_lowered::cache::{CacheKey, Cached, Change, Entry, Mapping, Snapshot, diff, write_snapshot};
+use autotune_lowered::cache::{CacheKey, Cached, Entry, EntryChange, Mapping, Snapshot, diff, write_snapshot};
 use autotune_lowered::call::{Call, Direction};
 use autotune_lowered::device::DeviceIdentity;
 use autotune_lowered::exchange::{export_json, import_json};
@@ -417,11 +417,11 @@ fn a_diff_says_what_changed() {
     assert_eq!(
         told,
         [
-            ("added", Change::Added),
-            ("config", Change::Config),
-            ("evidence", Change::Evidence),
-            ("removed", Change::Removed),
-            ("same", Change::Added),
+            ("added", EntryChange::Added),
+            ("config", EntryChange::Config),
+            ("evidence", EntryChange::Evidence),
+            ("removed", EntryChange::Removed),
+            ("same", EntryChange::Added),
         ]
     );
     assert_eq!(found.same, 1);

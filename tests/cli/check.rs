@@ -12,7 +12,7 @@ use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::*;
 use crate::tune::compiled_step;
 use autotune_lowered::cli::exit;
-use autotune_lowered::gate::{CheckResult, Verdict, write_annotations, write_junit};
+use autotune_lowered::gate::{CheckResult, CheckVerdict, write_annotations, write_junit};
 use serde_json::{Value, json};
 
 const HOLDS: i32 = exit::FINE as i32;
@@ -124,7 +124,7 @@ fn the_real_runtime_is_asked_in_two_processes() {
 
 /// A result with every verdict, and with these names and reasons.
 fn hostile(texts: &[&str]) -> CheckResult {
-    let operations: Vec<Value> = Verdict::ALL
+    let operations: Vec<Value> = CheckVerdict::ALL
         .iter()
         .zip(texts.iter().cycle())
         .map(|(verdict, text)| {

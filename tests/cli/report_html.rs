@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::support::program::*;
 use autotune_lowered::report::{Document, ExpectedGain, HtmlReport, write_html};
-use autotune_lowered::samples::{Record, SampleLog};
+use autotune_lowered::samples::{LogRecord, SampleLog};
 use autotune_lowered::tune::AutotuningResult;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -136,10 +136,10 @@ fn a_page_says_what_the_json_says_and_shows_every_candidate() {
 /// Pairs of a candidate and the baseline in the rounds of a sample log, without failures.
 fn pairs_in(cache: &Path) -> usize {
     let text = fs::read_to_string(cache.join("samples-v1.log")).unwrap();
-    let records = text.lines().map(|line| serde_json::from_str::<Record>(&line[line.find('{').unwrap()..]).unwrap());
+    let records = text.lines().map(|line| serde_json::from_str::<LogRecord>(&line[line.find('{').unwrap()..]).unwrap());
     let mut pairs = 0;
     for record in records {
-        if let Record::Round(round) = record {
+        if let LogRecord::Round(round) = record {
             let mut candidates: Vec<usize> = round.samples.iter().map(|sample| sample.candidate).collect();
             candidates.sort_unstable();
             candidates.dedup();

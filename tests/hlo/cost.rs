@@ -51,7 +51,7 @@ fn is_equal(ours: f64, theirs: f64) -> bool {
     if theirs.abs() < f64::from(1 << 24) { ours == theirs } else { (ours / theirs - 1.0).abs() < 1e-6 }
 }
 
-fn check(name: &str, module: &HloModule<'_>, expected: &OfModule) -> usize {
+fn check(name: &str, module: &HloModule, expected: &OfModule) -> usize {
     let costs = Costs::of(module);
     let mut wrong = Vec::new();
     let mut compare = |what: &str, cost: &Cost, theirs: &Counts| {

@@ -5,6 +5,8 @@ mod support;
 
 mod candidates;
 mod cost;
+mod folders;
+mod layouts;
 mod matching;
 mod memory;
 mod oracles;

@@ -11,7 +11,7 @@ use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::hlo::{CallSite, FoundLabel, ModuleForm, Scan};
 use autotune_lowered::hlo::{Evidence, Label};
 use autotune_lowered::matching::{ByName, MatchBasis, MissReason, match_labels};
-use autotune_lowered::registry::{Argument, Candidate, Invocation, Registry, Target};
+use autotune_lowered::registry::{Argument, Candidate, Invocation, RecordedTarget, Registry};
 
 fn cpu(model: &str) -> DeviceIdentity {
     let hardware = BTreeMap::from([("cpu_model".to_owned(), model.to_owned())]);
@@ -22,7 +22,7 @@ fn argument(name: String, spec: &str) -> Argument {
     Argument::new(name, spec.parse().unwrap(), Fill::Normal { scale: 1.0 })
 }
 
-fn invocation(op_id: &str, key: &str, direction: Direction, target: Target, specs: &[&str]) -> Invocation {
+fn invocation(op_id: &str, key: &str, direction: Direction, target: RecordedTarget, specs: &[&str]) -> Invocation {
     let config: Config = serde_json::from_str(r#"{"block":1}"#).unwrap();
     let mut arguments: Vec<Argument> =
         specs.iter().enumerate().map(|(index, spec)| argument(format!("x{index}"), spec)).collect();
@@ -54,7 +54,7 @@ fn label(op_id: &str, key: Option<&str>, evidence: Evidence) -> FoundLabel {
 
 fn at_site(mut label: FoundLabel, operands: &[&str]) -> FoundLabel {
     let operands: Vec<ArraySpec> = operands.iter().map(|spec| spec.parse().unwrap()).collect();
-    label.call_sites.push(CallSite::new("call", operands));
+    label.add_call_site(CallSite::new("call", operands));
     label
 }
 
@@ -62,8 +62,8 @@ fn scan(labels: Vec<FoundLabel>) -> Scan {
     Scan::new(ModuleForm::HloText, labels)
 }
 
-fn platform() -> Target {
-    Target::Platform("cpu".into())
+fn platform() -> RecordedTarget {
+    RecordedTarget::Platform("cpu".into())
 }
 
 #[test]
@@ -107,9 +107,9 @@ fn each_evidence_finds_its_invocation_and_each_is_tuned_once() {
 fn each_miss_has_its_reason() {
     let here = cpu("A");
     let (_folder, registry) = registry(&[
-        invocation("op@v1", "k1", Direction::Forward, Target::Device(cpu("B")), &["f32[4]"]),
+        invocation("op@v1", "k1", Direction::Forward, RecordedTarget::Device(cpu("B")), &["f32[4]"]),
         invocation("op@v2", "k2", Direction::Forward, platform(), &["f32[4]"]),
-        invocation("far@v1", "k3", Direction::Forward, Target::Platform("cuda".into()), &["f32[4]"]),
+        invocation("far@v1", "k3", Direction::Forward, RecordedTarget::Platform("cuda".into()), &["f32[4]"]),
     ]);
     let labels = vec![
         label("unknown@v1", Some("k1"), Evidence::Exact),
@@ -212,7 +212,7 @@ fn direction_follows_the_label() {
 
 #[test]
 fn the_devices_own_recording_comes_before_its_platforms() {
-    let own = invocation("op@v1", "k", Direction::Forward, Target::Device(cpu("A")), &["f32[4]"]);
+    let own = invocation("op@v1", "k", Direction::Forward, RecordedTarget::Device(cpu("A")), &["f32[4]"]);
     let mut general = invocation("op@v1", "k", Direction::Forward, platform(), &["f32[4]"]);
     general.recorded_at = 99;
     let (_folder, registry) = registry(&[own.clone(), general.clone()]);

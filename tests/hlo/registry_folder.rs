@@ -14,7 +14,7 @@ use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceIdentity, MatchMode};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::registry::{
-    Argument, Candidate, Invocation, NotRunnable, ProblemKind, ProgramFormat, Registry, RegistryError, Target,
+    Argument, Candidate, Invocation, NotRunnable, ProblemKind, ProgramFormat, RecordedTarget, Registry, RegistryError,
     semantic_digest,
 };
 
@@ -39,7 +39,7 @@ fn invocation(registry: &Registry, key: &str, at: u64, blocks: &[u32], program: 
         .collect();
     let call = Call::new("odd op/../name@v1", key);
     let x = Argument::new("x", ArraySpec::new(DType::F32, [4]), Fill::Normal { scale: 1.0 });
-    Invocation::new(Target::Platform("cpu".into()), call, config(blocks[0]))
+    Invocation::new(RecordedTarget::Platform("cpu".into()), call, config(blocks[0]))
         .arguments(vec![x])
         .static_arguments(BTreeMap::from([("causal".into(), true.into())]))
         .candidates(candidates)
@@ -95,7 +95,7 @@ fn python_and_rust_name_a_record_alike() {
     recorded.call.op_id = "op@v1".into();
     recorded.direction = Direction::ForwardVjp;
     let hardware = [("sm_count", "132"), ("compute_capability", "9.0")];
-    recorded.target = Target::Device(DeviceIdentity {
+    recorded.target = RecordedTarget::Device(DeviceIdentity {
         platform: "cuda".into(),
         device_kind: "NVIDIA H200".into(),
         hardware: hardware.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),

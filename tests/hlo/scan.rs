@@ -289,50 +289,6 @@ fn a_side_file_that_adds_nothing_changes_nothing() {
 }
 
 #[test]
-fn of_a_dump_the_earliest_stage_of_each_module_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let put = |from: &str, to: &str| std::fs::copy(data(from), folder.path().join(to)).unwrap();
-    put("grouped_matmul.hash.pre.hlo.txt", "module_0001.jit_g.before_optimizations.txt");
-    put("grouped_matmul.hash.pre.hlo.pb", "module_0001.jit_g.before_optimizations.hlo.pb");
-    put("grouped_matmul.hash.post.hlo.txt", "module_0001.jit_g.cpu_after_optimizations.txt");
-    put("flash_attention.hash.pre.hlo.txt", "module_0002.jit_f.before_optimizations.txt");
-    put("flash_attention.hash.stablehlo_debug.mlir", "jax_ir0000_jit_f_compile.mlir");
-    std::fs::write(folder.path().join("module_0001.jit_g.debug_options"), "x: 1").unwrap();
-    let scan = scan_path(folder.path(), &ScanOptions::default()).unwrap();
-    assert_eq!(scan.form, ModuleForm::DumpFolder);
-    // 14 by a text search of one file, 2 of the other
-    assert_eq!(find(&scan, "grouped_matmul").occurrences, 14);
-    assert_eq!(find(&scan, "flash_attention@v2").occurrences, 2);
-    assert_eq!(scan.labels.len(), 2);
-    assert!(scan.diagnosis[0].message.contains("read 2 of 6 files"), "{}", scan.diagnosis[0].message);
-
-    // properties common to several modules are one line
-    let folder = tempfile::tempdir().unwrap();
-    for number in 10..24 {
-        std::fs::copy(data("grouped_matmul.hash.stablehlo.mlir"), folder.path().join(format!("f{number}.mlir")))
-            .unwrap();
-        std::fs::write(folder.path().join(format!("cut{number}.pb.gz")), b"\x1f\x8b\x08\0garbage").unwrap();
-    }
-    let scan = scan_path(folder.path(), &ScanOptions::default()).unwrap();
-    let said: Vec<&str> = scan.diagnosis.iter().map(|one| one.code.as_str()).collect();
-    assert_eq!(said, ["dump-folder", "module-unreadable", "no-metadata"]);
-    let [read, unreadable, without] = &scan.diagnosis[..] else { panic!("{said:?}") };
-    assert!(read.message.contains("read 14 of 28 files"), "{}", read.message);
-    assert!(
-        unreadable.message.starts_with("14 modules cannot be read: `cut10.pb.gz`: its gzip"),
-        "{}",
-        unreadable.message
-    );
-    assert!(unreadable.message.ends_with(" and 2 more") && without.message.contains("`f21.mlir` and 2 more"));
-    assert!(without.message.starts_with("of 14 of 14 modules (`f10.mlir`, "), "{}", without.message);
-
-    let empty = tempfile::tempdir().unwrap();
-    std::fs::write(empty.path().join("notes.txt"), "nothing").unwrap();
-    let error = scan_path(empty.path(), &ScanOptions::default()).unwrap_err();
-    assert!(matches!(error.kind, ScanErrorKind::NoModuleInFolder { files: 1 }), "{error}");
-}
-
-#[test]
 fn bad_input_gets_one_clear_line() {
     assert!(matches!(scan_path("/nonexistent", &ScanOptions::default()).unwrap_err().kind, ScanErrorKind::Missing));
     assert!(error(b"").contains("is empty"));
@@ -344,7 +300,14 @@ fn bad_input_gets_one_clear_line() {
     assert!(error(b"\x1f\x8b\x08\0garbage").contains("gzip"));
     assert!(error(b"\x28\xb5\x2f\xfdgarbage").contains("zstd"));
     let xspace = b"\x0a\xfc\x16\x12\x0e/host:metadata";
-    assert!(error(xspace).contains("not a module"));
+    assert!(error(xspace).contains("is not a module: a profile"));
+    assert!(error(br#"{"displayTimeUnit":"ns","traceEvents":[]}"#).contains("a Chrome trace; "));
+    assert!(error(&std::fs::read(data("utf16.hlo")).unwrap()).contains("UTF-16 text"));
+    for name in ["grouped_matmul.hash.pre.hlo.pb", "flash_attention.hash.jaxexport.mlirbc"] {
+        // read as text and written again
+        let text = String::from_utf8_lossy(&std::fs::read(data(name)).unwrap()).into_owned();
+        assert!(error(text.as_bytes()).contains("went through a text decoder"), "{name}: {}", error(text.as_bytes()));
+    }
 }
 
 #[test]

@@ -15,9 +15,9 @@ use autotune_lowered::hlo::{ScanOptions, scan_bytes};
 use autotune_lowered::measure::CompiledWith;
 use autotune_lowered::profile::{XSpace, executions};
 use autotune_lowered::registry::{Invocation, ProgramFormat, custom_calls};
-use autotune_lowered::remote::Manifest;
-use autotune_lowered::samples::{Record, SampleLog};
-use autotune_lowered::selftest::{SELFTEST_FILE, Stored};
+use autotune_lowered::remote::CacheManifest;
+use autotune_lowered::samples::{LogRecord, SampleLog};
+use autotune_lowered::selftest::{SELFTEST_FILE, StoredFigures};
 use autotune_lowered::settings::SettingsFile;
 use autotune_lowered::signature::PublicKeys;
 use autotune_lowered::timer::pjrt::kernels_of;
@@ -151,7 +151,7 @@ fn small_files_that_come_with_code_are_read() {
     assert!(of_kind(1, &is_json) >= 1 && of_kind(2, &is_json) >= 1);
     let settings = |bytes: &[u8]| matches!(SettingsFile::found(&written(bytes), &|_| Some(0.01)), Ok(Some(file)) if file.values().len() >= 6);
     assert!(of_kind(3, &settings) >= 1);
-    assert!(of_kind(4, &|bytes| serde_json::from_slice::<Manifest>(bytes).is_ok()) >= 1);
+    assert!(of_kind(4, &|bytes| serde_json::from_slice::<CacheManifest>(bytes).is_ok()) >= 1);
     assert!(of_kind(5, &|bytes| PublicKeys::read(&written(bytes)).is_ok()) >= 1);
 }
 
@@ -168,7 +168,7 @@ fn stores_and_what_they_exchange_are_read() {
     assert!(taken("sample_log", logged) >= 1);
     let framed = |bytes: &[u8]| {
         let records = bytes.strip_prefix(b"+").unwrap_or_default().split(|byte| *byte == b'\n');
-        records.filter(|line| serde_json::from_slice::<Record>(line).is_ok()).count() > 3
+        records.filter(|line| serde_json::from_slice::<LogRecord>(line).is_ok()).count() > 3
     };
     assert!(taken("sample_log", framed) >= 1);
     let whole = |bytes: &[u8]| {
@@ -184,7 +184,7 @@ fn stores_and_what_they_exchange_are_read() {
     assert!(taken("shipped_configs", shipped) >= 1);
     let figures = |bytes: &[u8]| {
         write(SELFTEST_FILE, bytes);
-        let (stored, note) = Stored::read(folder.path());
+        let (stored, note) = StoredFigures::read(folder.path());
         note.is_none() && !stored.is_empty()
     };
     assert!(taken("selftest_figures", figures) >= 1);
@@ -195,7 +195,7 @@ fn stores_and_what_they_exchange_are_read() {
         match kind {
             0 | 1 => import_json(&path).is_ok_and(|entries| entries.len() > 1),
             2 => import_ejkernel(&path).is_ok_and(|read| !read.entries.is_empty()),
-            3 => import_tokamax(&path, None).is_ok_and(|read| !read.entries.is_empty()),
+            3 => import_tokamax(&path, None, None).is_ok_and(|read| !read.entries.is_empty()),
             _ => EjkernelFields::read(&path).is_ok(),
         }
     };

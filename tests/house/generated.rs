@@ -19,6 +19,8 @@ fn committed_code_is_the_generated_code() {
     schemas.retain(|path| path.extension().is_some_and(|extension| extension == "proto"));
     let files = [
         ("xplane", "crates/profile/src/profile/xplane.rs"),
+        ("xla_data", "crates/lookup/src/hlo/schema/xla_data.rs"),
+        ("hlo", "crates/lookup/src/hlo/schema/hlo.rs"),
         ("compile_options", "crates/timer/src/timer/pjrt/compile/options_proto.rs"),
     ];
     assert_eq!(schemas.len(), files.len(), "{schemas:?}");

@@ -34,7 +34,7 @@ fn capture(protos: &[(&str, i64, &[u8])]) -> XSpace {
 }
 
 fn opcode(programs: &Programs<'_>, name: &str, id: Option<i64>) -> Option<String> {
-    programs.find(name, id).map(|module| module.instruction("x").unwrap().opcode.to_string())
+    programs.find(name, id).map(|module| module.instruction("x").unwrap().opcode().to_owned())
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn sizes_calls_and_stacks_by_hand() {
     let module = HloModule::read(&bytes, "m").unwrap();
     let [one, two] = ["one", "two"].map(|name| module.instruction(name).unwrap());
     assert_eq!(one.bytes, 24 + 2);
-    assert_eq!(module.operands_of(two).map(|operand| &*operand.name).collect::<Vec<_>>(), ["one"]);
-    assert_eq!(module.called_by(two).map(|inner| &*inner.name).collect::<Vec<_>>(), ["in"]);
-    assert_eq!(&*module.caller(module.instruction("in").unwrap()).unwrap().name, "two");
+    assert_eq!(module.operands_of(two).map(|operand| operand.name()).collect::<Vec<_>>(), ["one"]);
+    assert_eq!(module.called_by(two).map(|inner| inner.name()).collect::<Vec<_>>(), ["in"]);
+    assert_eq!(module.caller(module.instruction("in").unwrap()).unwrap().name(), "two");
     let stack: Vec<(String, u64)> =
         module.stack(one).iter().map(|frame| (frame.function.to_string(), frame.line)).collect();
     assert_eq!(stack, [("outer".to_owned(), 10), ("inner".to_owned(), 20)]);

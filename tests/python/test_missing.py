@@ -29,6 +29,7 @@ CASES = {
         "autotune-lowered[pandas]",
     ),
     "fields": (["ejkernel"], "import autotune_lowered.ejkernel_fields as f; f.table()", "pip install ejkernel"),
+    "operations": (["tokamax"], "import autotune_lowered.tokamax_operations as o; o.table()", "pip install tokamax"),
 }
 
 

@@ -15,7 +15,18 @@ NAME = "autotune_lowered"
 
 # subpackages and top-level files, the lowest first: each uses those below it, and on its own floor only itself
 FLOORS = [
-    ["_version", "_printable", "_jax", "_specs", "_vmap", "_scratch", "_program", "_native", "ejkernel_fields"],
+    [
+        "_version",
+        "_printable",
+        "_jax",
+        "_specs",
+        "_vmap",
+        "_scratch",
+        "_program",
+        "_native",
+        "ejkernel_fields",
+        "tokamax_operations",
+    ],
     ["_stages"],
     ["module", "inputs", "profiling", "record", "fleet"],
     ["libraries"],

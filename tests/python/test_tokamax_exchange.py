@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -107,6 +108,23 @@ def test_the_shipped_databases_come_back_and_are_loaded_alike(tmp_path, run):
     kind = "NVIDIA H100 80GB HBM3"
     shipped = cache._load_cache(kind)
     assert shipped and cache._load_cache(kind, (str(tmp_path / "out"),)) == shipped
+
+
+def test_the_installed_operations_are_named(tmp_path, run):
+    table = subprocess.run(
+        [sys.executable, "-m", "autotune_lowered.tokamax_operations"], capture_output=True, text=True, check=True
+    ).stdout
+    classes = json.loads(table)["classes"]
+    kinds = [PallasTritonFlashAttention, *PallasTritonFlashAttention.__mro__]
+    kinds = {kind.__name__: f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if issubclass(kind, tokamax.Op)}
+    assert {kinds[name] for name in ("PallasTritonFlashAttention", "DotProductAttention")} <= set(classes.values())
+    # a database imported with it has the class of the running library
+    root = pathlib.Path(tokamax.__file__).parent / "data/autotuning"
+    (tmp_path / "operations.json").write_text(table)
+    command = ("cache", "import", "--format", "tokamax", "--operations", tmp_path / "operations.json", "--cache")
+    run(*command, tmp_path / "cache", root / "nvidia_h100_80gb_hbm3/dot_product_attention.json")
+    operations = {entry["op_id"] for entry in cached(run, tmp_path / "cache")}
+    assert operations == {kinds["DotProductAttention"]}
 
 
 @pytest.fixture

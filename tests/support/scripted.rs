@@ -17,13 +17,13 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::hlo::Cost;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, Registry, Target};
+use autotune_lowered::registry::{Argument, Candidate, Invocation, ProgramFormat, RecordedTarget, Registry};
 use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{
     Job, OutputArray, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
 };
-use autotune_lowered::tune::{AutotuningResult, Plan, PlannedInvocation, Session, TuneError, TuneOptions};
+use autotune_lowered::tune::{AutotuningResult, PlannedInvocation, Session, TuneError, TuneOptions, TuningPlan};
 
 pub fn config(n: u64) -> Config {
     serde_json::from_str(&format!(r#"{{"block":{n}}}"#)).unwrap()
@@ -62,7 +62,7 @@ pub fn registry(folder: &Path, n: u64, programs: &dyn Fn(u64) -> String) -> (Reg
 /// An invocation of `op@v1` with one input.
 pub fn invocation(call_key: &str, baseline: Config, candidates: Vec<Candidate>) -> Invocation {
     let x = Argument::new("x", "f32[4]".parse().unwrap(), Fill::Normal { scale: 1.0 });
-    Invocation::new(Target::Platform("cpu".into()), Call::new("op@v1", call_key), baseline)
+    Invocation::new(RecordedTarget::Platform("cpu".into()), Call::new("op@v1", call_key), baseline)
         .arguments(vec![x])
         .candidates(candidates)
         .recorded_at(1)
@@ -239,7 +239,7 @@ impl Timer for ScriptedTimer {
 }
 
 /// A plan of all recorded invocations, independent of any module.
-pub fn planned<'a>(invocations: impl IntoIterator<Item = &'a Arc<Invocation>>) -> Plan {
+pub fn planned<'a>(invocations: impl IntoIterator<Item = &'a Arc<Invocation>>) -> TuningPlan {
     invocations.into_iter().map(|invocation| PlannedInvocation::new(Arc::clone(invocation))).collect()
 }
 

@@ -18,7 +18,7 @@ use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::measured_by::{MeasuredBy, Source};
-use autotune_lowered::samples::{CandidateSamples, FailureRecord, JobRecord, Record, RoundRecord, SampleLog};
+use autotune_lowered::samples::{CandidateSamples, FailureRecord, JobRecord, LogRecord, RoundRecord, SampleLog};
 
 #[test]
 fn fifty_killed_runs_lose_nothing() {
@@ -45,14 +45,14 @@ fn superseded(root: &Path, old_rounds: u32) -> (Digest, Digest) {
             let measured_by = MeasuredBy::new("replay", Source::Replay);
             JobRecord::new(job, device.clone(), call, direction, measured_by, 0, Vec::new())
         };
-        log.append(&Record::Job(Box::new(record))).unwrap();
+        log.append(&LogRecord::Job(Box::new(record))).unwrap();
         for round in 0..rounds {
             let samples = vec![CandidateSamples { candidate: 0, ns: vec![1_000_000_000; 5] }];
-            log.append(&Record::Round(RoundRecord::new(job, 0, round, Source::Replay, samples))).unwrap();
+            log.append(&LogRecord::Round(RoundRecord::new(job, 0, round, Source::Replay, samples))).unwrap();
         }
         for _ in 0..if job == old { old_rounds } else { 0 } {
             let failure = Failure::new(FailureKind::Crash, "long ".repeat(200_000));
-            log.append(&Record::Failed(FailureRecord::new(job, 1, failure))).unwrap();
+            log.append(&LogRecord::Failed(FailureRecord::new(job, 1, failure))).unwrap();
         }
         let config = if job == old { r#"{"block":1}"# } else { r#"{"block":2}"# };
         let entry = Entry::new(serde_json::from_str(config).unwrap());

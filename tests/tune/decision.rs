@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use autotune_lowered::decision::{
-    DecisionRules, DropReason, Judgement, Outcome, RaceState, Round, Settled, judge as decide, race, wants_bracket,
+    DecisionRules, DropReason, JudgedOutcome, Judgement, RaceState, Round, Settled, judge as decide, race,
+    wants_bracket,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -169,7 +170,7 @@ fn equal_programs_are_not_called_better() {
         let wins = (0..200).filter(|&seed| {
             let mut simulated = Simulated::new(seed, machine, &[1.0; 6]);
             let (rounds, _) = simulated.race(20, &eager());
-            judge(&rounds, 6, None, &eager()).outcome == Outcome::Faster
+            judge(&rounds, 6, None, &eager()).outcome == JudgedOutcome::Faster
         });
         let wins = wins.count();
         assert!(wins <= 2, "{wins} of 200");
@@ -178,11 +179,11 @@ fn equal_programs_are_not_called_better() {
 
 #[test]
 fn a_speed_up_is_believed_up_to_the_bound() {
-    for (factor, outcome) in [(1.0 / 900.0, Outcome::Faster), (1.0 / 1100.0, Outcome::NotBelieved)] {
+    for (factor, outcome) in [(1.0 / 900.0, JudgedOutcome::Faster), (1.0 / 1100.0, JudgedOutcome::NotBelieved)] {
         let rules = DecisionRules::default();
         let judgement = judge(&rounds(8, &[1.0, factor, 0.5], 0.0), 3, None, &rules);
         assert_eq!(judgement.outcome, outcome, "{factor}");
-        let winner = if outcome == Outcome::Faster { 1 } else { BASELINE };
+        let winner = if outcome == JudgedOutcome::Faster { 1 } else { BASELINE };
         assert_eq!(judgement.winner, winner);
         // a cached config gets no special trust
         assert_eq!(judge(&rounds(8, &[1.0, factor, 0.5], 0.0), 3, Some(1), &rules).outcome, outcome);
@@ -335,7 +336,7 @@ fn nothing_that_can_win_ends_the_race() {
 #[test]
 fn drift_does_not_choose_the_winner() {
     let judgement = judge(&rounds(20, &[1.0, 0.9, 0.95], 0.5), 3, None, &DecisionRules::default());
-    assert_eq!((judgement.outcome, judgement.winner), (Outcome::Faster, 1));
+    assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::Faster, 1));
     let best = judgement.candidates[1].as_ref().unwrap();
     assert!((best.ratio - 0.9).abs() < 0.004, "{}", best.ratio);
     assert_eq!(judgement.tie_set(), [1]);
@@ -345,7 +346,7 @@ fn drift_does_not_choose_the_winner() {
 fn a_gain_below_the_minimum_keeps_the_baseline() {
     let rules = DecisionRules::default();
     let judgement = judge(&rounds(20, &[1.0, 0.985], 0.0), 2, None, &rules);
-    assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
+    assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::BaselineKept, 0));
     assert!(judgement.reason.contains("2 %"), "{}", judgement.reason);
     assert_eq!(judge(&rounds(20, &[1.0, 0.985], 0.0), 2, None, &eager()).winner, 1);
 }
@@ -354,7 +355,7 @@ fn a_gain_below_the_minimum_keeps_the_baseline() {
 fn a_gain_below_what_the_machine_can_tell_keeps_the_baseline() {
     let rules = DecisionRules::default().resolution(0.03);
     let judgement = judge(&rounds(20, &[1.0, 0.975], 0.0), 2, None, &rules);
-    assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
+    assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::BaselineKept, 0));
     assert!(judgement.reason.contains("3 %"), "{}", judgement.reason);
     assert_eq!(judge(&rounds(20, &[1.0, 0.96], 0.0), 2, None, &rules).winner, 1);
 }
@@ -393,7 +394,7 @@ fn among_ties_the_steadiest_is_taken() {
         .collect();
     let judgement = judge(&rounds, 3, None, &DecisionRules::default().resolution(0.01));
     assert_eq!(judgement.tie_set(), [1, 2]);
-    assert_eq!((judgement.winner, judgement.outcome), (2, Outcome::Faster), "{}", judgement.reason);
+    assert_eq!((judgement.winner, judgement.outcome), (2, JudgedOutcome::Faster), "{}", judgement.reason);
 }
 
 #[test]
@@ -407,7 +408,7 @@ fn among_ties_the_smallest_memory_is_taken() {
     let needs = [Some(1), Some(300), Some(100), Some(200), Some(1)];
     let judgement = judged(&tied, &needs, None);
     assert_eq!(judgement.tie_set(), [1, 2, 3], "memory is no part of the tie set");
-    assert_eq!((judgement.winner, judgement.outcome), (2, Outcome::Faster), "{}", judgement.reason);
+    assert_eq!((judgement.winner, judgement.outcome), (2, JudgedOutcome::Faster), "{}", judgement.reason);
     assert_eq!(judged(&tied, &[], None).tie_set(), judgement.tie_set());
     for winner in [1, 2, 3] {
         let mut least = needs;
@@ -458,14 +459,14 @@ fn unusable_samples_decide_nothing() {
     let round = |a: f64, b: f64| Round::new(0, vec![Some(a), Some(b)]).sentinel_ns(Some([a, a]));
     for bad in [f64::NAN, f64::INFINITY, 0.0, -1.0] {
         let judgement = judge(&vec![round(1.0, bad); 20], 2, None, &rules);
-        assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0), "{bad}");
+        assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::BaselineKept, 0), "{bad}");
         assert!(judgement.candidates[1].is_none());
         assert_eq!(judgement.race_state.dropped[&1].reason, DropReason::NoTime);
-        assert_eq!(judge(&vec![round(bad, 1.0); 20], 2, None, &rules).outcome, Outcome::Undecided);
+        assert_eq!(judge(&vec![round(bad, 1.0); 20], 2, None, &rules).outcome, JudgedOutcome::Undecided);
     }
-    assert_eq!(judge(&[], 2, None, &rules).outcome, Outcome::Undecided);
-    assert_eq!(decide(&[], 0, &[], 5, None, &[], &rules).outcome, Outcome::Undecided);
-    assert_eq!(judge(&vec![round(5.0, 5.0); 20], 2, None, &rules).outcome, Outcome::BaselineKept);
+    assert_eq!(judge(&[], 2, None, &rules).outcome, JudgedOutcome::Undecided);
+    assert_eq!(decide(&[], 0, &[], 5, None, &[], &rules).outcome, JudgedOutcome::Undecided);
+    assert_eq!(judge(&vec![round(5.0, 5.0); 20], 2, None, &rules).outcome, JudgedOutcome::BaselineKept);
     assert_eq!(judge(&vec![round(5.0, 4.0); 20], 2, None, &rules).winner, 1, "constant times are times");
 }
 
@@ -474,6 +475,6 @@ fn a_gain_that_is_not_significant_is_not_called_none() {
     let at = |round: usize| if round == 3 { 2.0 } else { 0.4 };
     let few: Vec<Round> = (0..7).flat_map(|round| rounds(1, &[1.0, at(round)], 0.0)).collect();
     let judgement = judge(&few, 2, None, &DecisionRules::default());
-    assert_eq!((judgement.outcome, judgement.winner), (Outcome::BaselineKept, 0));
+    assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::BaselineKept, 0));
     assert!(judgement.reason.contains("× as fast, but not significantly"), "{}", judgement.reason);
 }

@@ -11,12 +11,12 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::Registry;
 use autotune_lowered::timer::events::{Event, EventKind, Events};
-use autotune_lowered::tune::{AutotuningResult, Plan, Session, Status};
+use autotune_lowered::tune::{AutotuningResult, Session, Status, TuningPlan};
 
 const MS: u64 = 1_000_000;
 
 /// Calls of one operation with different keys.
-fn plan(folder: &std::path::Path, count: usize) -> (Registry, Plan) {
+fn plan(folder: &std::path::Path, count: usize) -> (Registry, TuningPlan) {
     let (mut registry, invocation) = registry(&folder.join("registry"), 3, &distinct_program);
     let mut calls = Vec::new();
     for number in 0..count {
@@ -34,7 +34,7 @@ fn on_all(
     ledger: &Ledger,
     timers: &mut [ScriptedTimer],
     events: &Events,
-    plan: &Plan,
+    plan: &TuningPlan,
 ) -> AutotuningResult {
     let (first, others) = timers.split_first_mut().unwrap();
     let mut session = Session::new(registry, ledger, first).events(events.clone());

@@ -12,7 +12,7 @@ use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
 use autotune_lowered::decision::{Resolution, Round};
 use autotune_lowered::device::MatchMode;
 use autotune_lowered::failure::{Failure, FailureKind};
-use autotune_lowered::gate::{CheckOptions, CheckResult, Limits, OperationCheck, Verdict, look, margin};
+use autotune_lowered::gate::{CheckOptions, CheckResult, CheckVerdict, Limits, OperationCheck, look, margin};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::Registry;
 use autotune_lowered::stats::Interval;
@@ -84,15 +84,15 @@ fn each_change_has_its_verdict() {
     // the winner takes half of the baseline's time; the limits are two per cent beyond its interval
     let then = [10 * MS, 8 * MS, 5 * MS];
     for (now, verdict, ratio) in [
-        (5 * MS, Verdict::Holds, 0.5),
-        (5 * MS + MS / 20, Verdict::Holds, 0.505),
-        (6 * MS, Verdict::Regressed, 0.6),
-        (9 * MS, Verdict::Regressed, 0.9),
-        (99 * MS / 10, Verdict::NotBetter, 0.99),
-        (10 * MS, Verdict::NotBetter, 1.0),
-        (14 * MS, Verdict::NotBetter, 1.4),
-        (90 * MS, Verdict::NotBetter, 9.0),
-        (4 * MS, Verdict::Faster, 0.4),
+        (5 * MS, CheckVerdict::Holds, 0.5),
+        (5 * MS + MS / 20, CheckVerdict::Holds, 0.505),
+        (6 * MS, CheckVerdict::Regressed, 0.6),
+        (9 * MS, CheckVerdict::Regressed, 0.9),
+        (99 * MS / 10, CheckVerdict::NotBetter, 0.99),
+        (10 * MS, CheckVerdict::NotBetter, 1.0),
+        (14 * MS, CheckVerdict::NotBetter, 1.4),
+        (90 * MS, CheckVerdict::NotBetter, 9.0),
+        (4 * MS, CheckVerdict::Faster, 0.4),
     ] {
         // the job has two candidates: the baseline and the winner
         let found = tuned_then(&then, &mut ScriptedTimer::new(&[10 * MS, now]));
@@ -101,7 +101,7 @@ fn each_change_has_its_verdict() {
         let (interval, ratio) = (found.interval.unwrap(), found.ratio.unwrap());
         assert!((interval.low..=interval.high).contains(&ratio));
         assert!((0.50..0.53).contains(&found.limit.unwrap()), "{:?}", found.limit);
-        let processes = if verdict == Verdict::Holds { 1 } else { 2 };
+        let processes = if verdict == CheckVerdict::Holds { 1 } else { 2 };
         assert_eq!((found.processes, found.rounds), (processes, 20 * processes), "{now}: an alarm is seen twice");
         assert_eq!(found.entry.unwrap().config, config(2));
     }
@@ -117,12 +117,12 @@ fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
         })
     };
     for (mut timer, verdict) in [
-        (fails(1, FailureKind::Compile, "prepare"), Verdict::Broken),
-        (fails(1, FailureKind::Crash, "measure"), Verdict::Broken),
-        (fails(1, FailureKind::NoProgram, "prepare"), Verdict::Failed),
-        (fails(1, FailureKind::CustomCall, "prepare"), Verdict::Failed),
-        (fails(0, FailureKind::Compile, "prepare"), Verdict::Failed),
-        (fails(0, FailureKind::Device, "prepare"), Verdict::Failed),
+        (fails(1, FailureKind::Compile, "prepare"), CheckVerdict::Broken),
+        (fails(1, FailureKind::Crash, "measure"), CheckVerdict::Broken),
+        (fails(1, FailureKind::NoProgram, "prepare"), CheckVerdict::Failed),
+        (fails(1, FailureKind::CustomCall, "prepare"), CheckVerdict::Failed),
+        (fails(0, FailureKind::Compile, "prepare"), CheckVerdict::Failed),
+        (fails(0, FailureKind::Device, "prepare"), CheckVerdict::Failed),
     ] {
         let found = tuned_then(&then, &mut timer);
         assert_eq!(found.verdict, verdict, "{}", found.reason);
@@ -131,7 +131,7 @@ fn a_winner_that_fails_is_broken_and_trouble_around_it_is_not() {
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
     timer.outputs[1] = 7.0;
     let found = tuned_then(&then, &mut timer);
-    assert_eq!((found.verdict, found.failure.unwrap().kind), (Verdict::Broken, FailureKind::WrongOutput));
+    assert_eq!((found.verdict, found.failure.unwrap().kind), (CheckVerdict::Broken, FailureKind::WrongOutput));
 }
 
 /// If the second process does not confirm the first, the first was unlucky.
@@ -168,7 +168,7 @@ fn one_slow_process_is_no_alarm() {
     noisy.timer.info.name = "scripted".to_owned();
     let mut timer = FirstSlow(noisy);
     let found = tuned_then(&[10 * MS, 9 * MS, 5 * MS], &mut timer);
-    assert_eq!((found.verdict, found.processes), (Verdict::Holds, 2), "{}", found.reason);
+    assert_eq!((found.verdict, found.processes), (CheckVerdict::Holds, 2), "{}", found.reason);
 }
 
 /// Alarms among `runs` winners that were tuned in this many rounds and checked on one machine; `now` is the winners'
@@ -270,19 +270,19 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
     let mut now = ScriptedTimer::new(&[10 * MS, 5 * MS]);
     now.info.device.environment.driver = Some("999.1".into());
     let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
-    assert_eq!(found.verdict, Verdict::Stale, "{}", found.reason);
+    assert_eq!(found.verdict, CheckVerdict::Stale, "{}", found.reason);
     assert!(found.stale[0].contains("driver `none` there, `999.1` here"), "{:?}", found.stale);
     // the same config and program, timed by the same clock: the check must judge the new driver
     now.ns[1] = 7 * MS;
     let found = check(&registry, &mut now, &ledger, &Asked::default()).operations.remove(0);
-    assert_eq!(found.verdict, Verdict::Regressed, "{}", found.reason);
+    assert_eq!(found.verdict, CheckVerdict::Regressed, "{}", found.reason);
 
     // another baseline: the old ratio is meaningless, but slower than the baseline is slower
     let mut other = registry.invocations()[0].as_ref().clone().recorded_at(2);
     other.baseline = config(1);
     let (mut changed, _) = scripted::registry(&folder.path().join("changed"), 3, &distinct_program);
     changed.add(&other).unwrap();
-    for (ns, verdict) in [([8 * MS, 5 * MS], Verdict::Stale), ([8 * MS, 9 * MS], Verdict::NotBetter)] {
+    for (ns, verdict) in [([8 * MS, 5 * MS], CheckVerdict::Stale), ([8 * MS, 9 * MS], CheckVerdict::NotBetter)] {
         let found = check(&changed, &mut ScriptedTimer::new(&ns), &ledger, &Asked::default()).operations.remove(0);
         assert_eq!(found.verdict, verdict, "{}", found.reason);
         assert!(found.stale[0].contains("the baseline was"), "{:?}", found.stale);
@@ -291,18 +291,18 @@ fn what_is_cached_for_other_circumstances_is_stale_and_still_measured() {
     // other programs under the same configs
     let (rewritten, _) = scripted::registry(&folder.path().join("rewritten"), 3, &|n| distinct_program(n + 100));
     let found = check(&rewritten, &mut ScriptedTimer::new(&[10 * MS, 7 * MS]), &ledger, &Asked::default());
-    assert_eq!(found.operations[0].verdict, Verdict::Stale, "{}", found.operations[0].reason);
+    assert_eq!(found.operations[0].verdict, CheckVerdict::Stale, "{}", found.operations[0].reason);
     assert_eq!(found.operations[0].stale.len(), 2, "{:?}", found.operations[0].stale);
 
     // another device's entry, which the user's options accept
     let mut elsewhere = ScriptedTimer::new(&[10 * MS, 7 * MS]);
     elsewhere.info.device.identity.hardware.insert("cores".into(), "64".into());
     let found = check(&registry, &mut elsewhere, &ledger, &Asked::default()).operations.remove(0);
-    assert_eq!(found.verdict, Verdict::Missing, "{}", found.reason);
+    assert_eq!(found.verdict, CheckVerdict::Missing, "{}", found.reason);
     assert!(found.reason.contains("--match kind"), "{}", found.reason);
     let kind = Asked { match_mode: MatchMode::Kind, ..Asked::default() };
     let found = check(&registry, &mut elsewhere, &ledger, &kind).operations.remove(0);
-    assert_eq!(found.verdict, Verdict::Stale, "{}", found.reason);
+    assert_eq!(found.verdict, CheckVerdict::Stale, "{}", found.reason);
 }
 
 #[test]
@@ -312,11 +312,11 @@ fn a_baseline_that_was_kept_is_nothing_to_lose_and_nothing_cached_is_missing() {
     let ledger = Ledger::in_memory(vec![]);
     let mut idle = ScriptedTimer::new(&[MS; 3]);
     let found = check(&registry, &mut idle, &ledger, &Asked::default()).operations.remove(0);
-    assert_eq!((found.verdict, idle.calls), (Verdict::Missing, 0));
+    assert_eq!((found.verdict, idle.calls), (CheckVerdict::Missing, 0));
     let mut timer = ScriptedTimer::new(&[10 * MS, 11 * MS, 12 * MS]);
     assert_eq!(tune_all(&registry, &mut timer, &ledger), [Status::BaselineKept]);
     let result = check(&registry, &mut idle, &ledger, &Asked::default());
-    assert_eq!((result.operations[0].verdict, idle.calls, result.compared), (Verdict::Holds, 0, 0));
+    assert_eq!((result.operations[0].verdict, idle.calls, result.compared), (CheckVerdict::Holds, 0, 0));
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn a_check_changes_no_cache_and_no_later_decision() {
     let log = || std::fs::metadata(cache.join("samples-v1.log")).unwrap().len();
     let (before, published, logged) = (entries(&ledger), snapshot(), log());
     let found = check(&registry, &mut ScriptedTimer::new(&[10 * MS, 12 * MS]), &ledger, &Asked::default());
-    assert_eq!(found.operations[0].verdict, Verdict::NotBetter);
+    assert_eq!(found.operations[0].verdict, CheckVerdict::NotBetter);
     assert_eq!((entries(&ledger), snapshot()), (before.clone(), published.clone()));
     assert!(log() > logged, "the samples are kept");
     drop(ledger);
@@ -344,7 +344,7 @@ fn a_check_changes_no_cache_and_no_later_decision() {
     assert_eq!(timer.calls, 0);
     // an earlier check does not affect a later one
     let again = check(&registry, &mut ScriptedTimer::new(&[10 * MS, 5 * MS]), &ledger, &Asked::default());
-    assert_eq!((again.operations[0].verdict, again.operations[0].rounds), (Verdict::Holds, 20));
+    assert_eq!((again.operations[0].verdict, again.operations[0].rounds), (CheckVerdict::Holds, 20));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
-use autotune_lowered::gate::{CheckOptions, CheckedModule, Verdict, check_compiler_options};
+use autotune_lowered::gate::{CheckOptions, CheckVerdict, CheckedModule, check_compiler_options};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::{InputOptions, MeasuredProgram};
 use autotune_lowered::measured_by::CacheState;
@@ -93,7 +93,7 @@ fn an_entry_with_what_is_on_no_list_is_refused() {
     let mut runner = Runner::new(&mut asked_nothing, &ledger, &never, &events);
     let found = check_compiler_options(&mut runner, &checked, (&options, asked), 1);
     let found = found.unwrap().unwrap();
-    assert_eq!(found.verdict, Verdict::Broken);
+    assert_eq!(found.verdict, CheckVerdict::Broken);
     let expected = format!("the entry of `{}` sets `xla_dump_to` to `/x`, which is on no list", key.call);
     assert!(found.reason.starts_with(&expected), "{}", found.reason);
     let found = tune(&mut timer, &ledger, &module, &RaceOptions::default()).operation;
@@ -223,16 +223,16 @@ fn cached_options_are_checked_against_what_they_were_decided_against() {
         assert_eq!(found.entry.as_ref().unwrap().config.as_str(), r#"{"xla_cpu_prefer_vector_width":512}"#);
         (found.verdict, found.ratio.map(|ratio| (ratio * 10.0).round() / 10.0))
     };
-    assert_eq!(verdict(wide_halves), (Verdict::Holds, Some(0.5)));
+    assert_eq!(verdict(wide_halves), (CheckVerdict::Holds, Some(0.5)));
     assert_eq!(
         verdict(|options, _| takes(if has(options, WIDE) { 0.8 } else { 1.0 })),
-        (Verdict::Regressed, Some(0.8))
+        (CheckVerdict::Regressed, Some(0.8))
     );
     assert_eq!(
         verdict(|options, _| takes(if has(options, WIDE) { 1.2 } else { 1.0 })),
-        (Verdict::NotBetter, Some(1.2))
+        (CheckVerdict::NotBetter, Some(1.2))
     );
-    assert_eq!(verdict(wide_crashes), (Verdict::Broken, None));
+    assert_eq!(verdict(wide_crashes), (CheckVerdict::Broken, None));
     let other = CheckedModule::new(module.program.clone(), Digest::of(b"other"));
     let (options, asked) = (RaceOptions::default(), CheckOptions::default());
     let (never, events) = (AtomicBool::new(false), Events::default());

@@ -11,7 +11,7 @@ use autotune_lowered::decision::DecisionRules;
 use autotune_lowered::device::DeviceFingerprint;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::registry::{Invocation, Registry, Target};
+use autotune_lowered::registry::{Invocation, RecordedTarget, Registry};
 use autotune_lowered::report::{Document as _, HtmlReport, write_html};
 use autotune_lowered::timer::ProgramSignature;
 use autotune_lowered::timer::events::{Event, EventKind, Events};
@@ -178,7 +178,7 @@ fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
 }
 
 /// The same invocation with only the first candidates' programs; the others could not be lowered for the target.
-fn lowered_in_part(invocation: &Invocation, lowered: usize, target: Target) -> Arc<Invocation> {
+fn lowered_in_part(invocation: &Invocation, lowered: usize, target: RecordedTarget) -> Arc<Invocation> {
     let mut part = invocation.clone();
     part.target = target;
     for candidate in &mut part.candidates[lowered..] {
@@ -199,7 +199,7 @@ fn failing_to_prepare(kind: FailureKind, from: usize) -> ScriptedTimer {
 fn where_no_other_config_can_run_the_baseline_is_kept_and_cached() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let (here, elsewhere) = (Target::Device(device().identity), Target::Platform("cpu".into()));
+    let (here, elsewhere) = (RecordedTarget::Device(device().identity), RecordedTarget::Platform("cpu".into()));
     let cases = [
         ("a plugin, recorded here", FailureKind::NoProgram, &here, Status::BaselineKept),
         ("a plugin, recorded elsewhere: a worker may build them", FailureKind::NoProgram, &elsewhere, Status::Failed),
@@ -239,7 +239,7 @@ fn where_no_other_config_can_run_the_baseline_is_kept_and_cached() {
 fn one_that_failed_beside_those_that_cannot_run_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
-    let invocation = lowered_in_part(&invocation, 2, Target::Device(device().identity));
+    let invocation = lowered_in_part(&invocation, 2, RecordedTarget::Device(device().identity));
     let ledger = Ledger::in_memory(vec![]);
     // candidate 1 has a program, which the compiler refuses
     let mut timer = failing_to_prepare(FailureKind::Compile, 1);
@@ -252,7 +252,7 @@ fn one_that_failed_beside_those_that_cannot_run_is_a_failure() {
 fn a_baseline_without_a_program_fails_with_the_reason_of_the_record() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
-    let invocation = lowered_in_part(&invocation, 0, Target::Device(device().identity));
+    let invocation = lowered_in_part(&invocation, 0, RecordedTarget::Device(device().identity));
     let ledger = Ledger::in_memory(vec![]);
     let mut timer = failing_to_prepare(FailureKind::NoProgram, 0);
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();

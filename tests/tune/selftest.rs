@@ -14,7 +14,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::race::RaceError;
 use autotune_lowered::selftest::{
-    Figures, Point, SelftestError, SelftestOptions, SelftestProgram, Setting, Stored, selftest,
+    FigureKey, Figures, Point, SelftestError, SelftestOptions, SelftestProgram, StoredFigures, selftest,
 };
 use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::{
@@ -177,7 +177,7 @@ fn what_gives_no_figures_says_why() {
 }
 
 /// Keeps figures in a folder as `selftest` does.
-fn keep(folder: &Path, setting: &Setting, points: &[(f64, f64)]) {
+fn keep(folder: &Path, setting: &FigureKey, points: &[(f64, f64)]) {
     let mut timer = ScriptedTimer::new(&[MS; 8]);
     let figures = run(&mut timer, u32::MAX).unwrap();
     let point = |&(median_ns, resolution): &(f64, f64)| {
@@ -185,7 +185,7 @@ fn keep(folder: &Path, setting: &Setting, points: &[(f64, f64)]) {
         (figures.median_ns, figures.resolution) = (median_ns, resolution);
         Point::new("planted", Digest::of(&median_ns.to_le_bytes()), figures)
     };
-    let mut stored = Stored::default();
+    let mut stored = StoredFigures::default();
     stored.add(setting, points.iter().map(point).collect());
     stored.write(&FolderLock::acquire(folder).unwrap()).unwrap();
 }
@@ -195,15 +195,15 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
     let timer = || ScriptedTimer::new(&[10 * MS, 8 * MS, 9 * MS]);
-    let setting = Setting::of(&timer(), &CacheState::Warm);
+    let setting = FigureKey::of(&timer(), &CacheState::Warm);
     let mut elsewhere = setting.clone();
     elsewhere.device.environment.xla_flags.push("--xla_cpu_use_thunk_runtime=false".into());
     let cache = folder.path().join("cache");
-    let tuned = |setting: &Setting, points: &[(f64, f64)]| {
+    let tuned = |setting: &FigureKey, points: &[(f64, f64)]| {
         keep(&cache, setting, points);
-        let (stored, note) = Stored::read(&cache);
+        let (stored, note) = StoredFigures::read(&cache);
         assert_eq!(note, None);
-        let resolution = stored.resolution(&Setting::of(&timer(), &CacheState::Warm));
+        let resolution = stored.resolution(&FigureKey::of(&timer(), &CacheState::Warm));
         let options = TuneOptions::default().resolution(resolution);
         let ledger = Ledger::in_memory(vec![]);
         let result = tune(&registry, &invocation, &mut timer(), &ledger, &options, None).unwrap();

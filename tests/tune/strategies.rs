@@ -8,7 +8,7 @@ use crate::support::prerequisite::shared_data;
 use autotune_lowered::candidates::{CandidateSpace, Descent};
 use autotune_lowered::config::Config;
 use autotune_lowered::search::{
-    Budget, MAX_PRIORS, MAX_STEPS, NoSpace, Outcome, Plan, SAMPLE, Space, StrategyKind, start,
+    Budget, MAX_PRIORS, MAX_STEPS, NoSpace, SAMPLE, Space, StrategyKind, StrategyPlan, TrialOutcome, start,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -35,12 +35,12 @@ fn config(text: &str) -> Config {
 fn bowl() -> Recorded {
     let grid: Vec<(i32, i32)> = (0..24).flat_map(|a| (0..24).map(move |b| (a, b))).collect();
     let space = Space::new(grid.iter().map(|(a, b)| config(&format!("{{\"a\":{a},\"b\":{b}}}")))).unwrap();
-    let time = |&(a, b): &(i32, i32)| Outcome::of(1.0 + 0.01 * f64::from((a - 17).pow(2) + 2 * (b - 5).pow(2)));
+    let time = |&(a, b): &(i32, i32)| TrialOutcome::of(1.0 + 0.01 * f64::from((a - 17).pow(2) + 2 * (b - 5).pow(2)));
     Recorded { space, outcomes: grid.iter().map(time).collect(), format: "simulated" }
 }
 
-fn plan(space: &Space, seed: u64) -> Plan<'_> {
-    Plan::new(space, seed).budget(Some(60))
+fn plan(space: &Space, seed: u64) -> StrategyPlan<'_> {
+    StrategyPlan::new(space, seed).budget(Some(60))
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn figures_that_go_with_the_times_are_followed() {
     const COUNT: usize = 100;
     let space = Space::new((0..COUNT).map(|n| config(&format!("{{\"a\":{n}}}")))).unwrap();
     let time = |point: usize| 1.0 + ((point * 37 + 51) % COUNT) as f64 / 25.0;
-    let outcomes = (0..COUNT).map(|point| Outcome::of(time(point))).collect();
+    let outcomes = (0..COUNT).map(|point| TrialOutcome::of(time(point))).collect();
     let recorded = Recorded { outcomes, space, format: "simulated" };
     let needed = |figures: &[Vec<Option<f64>>]| {
         let of_seed = |seed| {
@@ -179,7 +179,7 @@ fn a_space_of_a_million_million_points_is_enumerated() {
     assert_eq!(space.count(), 100);
     let outcomes = (0..100).map(|point| {
         let a = space.config(point).get("a").unwrap().as_f64().unwrap();
-        Outcome::of(10.0 + (a - 73.0).abs())
+        TrialOutcome::of(10.0 + (a - 73.0).abs())
     });
     let recorded = Recorded { outcomes: outcomes.collect(), space, format: "simulated" };
     let best = simulate(&mut *start(StrategyKind::Auto, &plan(&recorded.space, 0)), &recorded, 40).best;
@@ -282,11 +282,11 @@ proptest! {
         known in proptest::collection::vec((0..24, 0..24), 0..30),
     ) {
         let mut recorded = bowl();
-        recorded.outcomes.iter_mut().step_by(failing).for_each(|outcome| *outcome = Outcome::Failed);
+        recorded.outcomes.iter_mut().step_by(failing).for_each(|outcome| *outcome = TrialOutcome::Failed);
         let prior = |&(a, b)| config(&format!("{{\"a\":{a},\"b\":{b}}}"));
         let priors: Vec<Config> = known.iter().map(prior).collect();
         for kind in StrategyKind::ALL {
-            let plan = Plan::new(&recorded.space, seed).budget(budget).priors(&priors);
+            let plan = StrategyPlan::new(&recorded.space, seed).budget(budget).priors(&priors);
             let whole = simulate(&mut *start(kind, &plan), &recorded, steps + 5).asked;
             let mut resumed = start(kind, &plan);
             for &point in &whole[..steps] {
@@ -349,15 +349,17 @@ fn priors_shape_the_model() {
 #[test]
 fn times_that_are_none_never_win() {
     for time in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        assert_eq!(Outcome::of(time), Outcome::Failed, "{time}");
+        assert_eq!(TrialOutcome::of(time), TrialOutcome::Failed, "{time}");
     }
     let bowl = bowl();
     for kind in StrategyKind::ALL {
-        for outcome in [Outcome::Failed, Outcome::Time(1.0), Outcome::Time(5e-324), Outcome::Time(f64::MAX)] {
+        for outcome in
+            [TrialOutcome::Failed, TrialOutcome::Time(1.0), TrialOutcome::Time(5e-324), TrialOutcome::Time(f64::MAX)]
+        {
             let same = Recorded { outcomes: vec![outcome; bowl.space.count()], ..bowl.clone() };
             let done = simulate(&mut *start(kind, &plan(&same.space, 0)), &same, 300);
             assert_eq!(done.asked.len(), 300, "{kind:?} {outcome:?}");
-            let expected = if let Outcome::Time(time) = outcome { Some(time) } else { None };
+            let expected = if let TrialOutcome::Time(time) = outcome { Some(time) } else { None };
             assert_eq!(done.best.last(), Some(&expected), "{kind:?}");
             // with a budget for the whole space and no more
             let whole = plan(&same.space, 0).budget(Some(bowl.space.count()));
@@ -367,7 +369,7 @@ fn times_that_are_none_never_win() {
         }
         // a part of the space fails: the model still finds the best of the rest
         let mut half = bowl.clone();
-        half.outcomes.iter_mut().step_by(2).for_each(|outcome| *outcome = Outcome::Failed);
+        half.outcomes.iter_mut().step_by(2).for_each(|outcome| *outcome = TrialOutcome::Failed);
         let done = simulate(&mut *start(kind, &plan(&half.space, 0)), &half, 60);
         assert!(done.best.last().unwrap().is_some(), "{kind:?}");
     }
@@ -390,14 +392,14 @@ fn a_budget_too_small_for_anything_asks_for_nothing_or_one() {
     // a point outside the space does no harm
     for kind in StrategyKind::ALL {
         let mut strategy = start(kind, &plan(&bowl.space, 0));
-        strategy.tell(usize::MAX, Outcome::Time(1.0));
+        strategy.tell(usize::MAX, TrialOutcome::Time(1.0));
         assert!(strategy.ask().is_some_and(|point| point < bowl.space.count()), "{kind:?}");
     }
     let one = Space::new([config("{}")]).unwrap();
     for kind in [StrategyKind::Auto, StrategyKind::Model, StrategyKind::Random, StrategyKind::Exhaustive] {
         let mut strategy = start(kind, &plan(&one, 0));
         assert_eq!(strategy.ask(), Some(0), "{kind:?}");
-        strategy.tell(0, Outcome::Time(1.0));
+        strategy.tell(0, TrialOutcome::Time(1.0));
         assert_eq!(strategy.ask(), None, "{kind:?}");
     }
 }
@@ -415,7 +417,7 @@ fn recorded_spaces_are_searched_better_than_by_chance() {
         let scale = Scale::new(recorded.times(), 0.95).unwrap();
         assert_eq!((recorded.space.count(), scale.end), (configs, axis_end), "{name}");
         let best = |seed| {
-            let plan = Plan::new(&recorded.space, seed).budget(Some(scale.end));
+            let plan = StrategyPlan::new(&recorded.space, seed).budget(Some(scale.end));
             simulate(&mut *start(StrategyKind::Auto, &plan), &recorded, scale.end).best
         };
         let score = scale.score(&(0..20).map(best).collect::<Vec<_>>());

@@ -12,7 +12,9 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::registry::{Candidate, Registry};
 use autotune_lowered::search::{Space, Surrogate, WaveRules};
 use autotune_lowered::timer::events::Events;
-use autotune_lowered::tune::{CandidateStatus, OperationResult, Plan, PlannedInvocation, Session, Status, TuneOptions};
+use autotune_lowered::tune::{
+    CandidateStatus, OperationResult, PlannedInvocation, Session, Status, TuneOptions, TuningPlan,
+};
 use serde_json::json;
 
 use crate::support::formula::{FormulaTimer, tune_one, tune_with};
@@ -384,7 +386,7 @@ fn call_of(operation: &str, key: &str) -> PlannedInvocation {
 
 #[test]
 fn calls_of_several_operations_compile_together_and_measure_one_after_the_other() {
-    let plan: Plan =
+    let plan: TuningPlan =
         [call_of("a@v1", "aa00"), call_of("b@v1", "bb00"), call_of("c@v1", "cc00"), call_of("a@v1", "dd00")]
             .into_iter()
             .collect();

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::Recorded;
 use autotune_lowered::config::Config;
-use autotune_lowered::search::Outcome;
+use autotune_lowered::search::TrialOutcome;
 use autotune_lowered::search::{NoSpace, Space};
 
 /// A simulated space by its name.
@@ -12,7 +12,7 @@ use autotune_lowered::search::{NoSpace, Space};
 pub(crate) struct Analytic {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    configs: fn() -> Vec<(Config, Outcome)>,
+    configs: fn() -> Vec<(Config, TrialOutcome)>,
 }
 
 impl Analytic {
@@ -21,7 +21,7 @@ impl Analytic {
     /// # Errors
     /// Never for the spaces here; a space of no configs would be one.
     pub(crate) fn recorded(&self) -> Result<Recorded, NoSpace> {
-        let (configs, outcomes): (Vec<Config>, Vec<Outcome>) = (self.configs)().into_iter().unzip();
+        let (configs, outcomes): (Vec<Config>, Vec<TrialOutcome>) = (self.configs)().into_iter().unzip();
         Ok(Recorded { space: Space::new(configs)?, outcomes, format: "simulated" })
     }
 }
@@ -40,7 +40,7 @@ fn config(value: serde_json::Value) -> Config {
 }
 
 /// A blocked product of 2048 by 2048 matrices: traffic over tiles, a scratchpad of 64 Ki numbers, few blocks in flight.
-fn tiles() -> Vec<(Config, Outcome)> {
+fn tiles() -> Vec<(Config, TrialOutcome)> {
     let mut found = Vec::new();
     for block_m in [16_u32, 32, 64, 128, 256, 512] {
         for block_n in [16_u32, 32, 64, 128, 256, 512] {
@@ -59,7 +59,7 @@ fn tiles() -> Vec<(Config, Outcome)> {
                     let time = (40.0 + traffic + start_up) * waves * spill;
                     found.push((
                         config(json!({"block_m": block_m, "block_n": block_n, "block_k": block_k, "stages": stages})),
-                        Outcome::of(time),
+                        TrialOutcome::of(time),
                     ));
                 }
             }
@@ -69,7 +69,7 @@ fn tiles() -> Vec<(Config, Outcome)> {
 }
 
 /// Threads in waves of 32 over a row, an unrolling and two booleans: steps, a ridge, and categories that interact.
-fn waves() -> Vec<(Config, Outcome)> {
+fn waves() -> Vec<(Config, TrialOutcome)> {
     let mut found = Vec::new();
     for threads in (32_u32..=1024).step_by(32) {
         for items in [1_u32, 2, 3, 4, 6, 8, 12, 16] {
@@ -93,7 +93,7 @@ fn waves() -> Vec<(Config, Outcome)> {
                     let time = rounds * (3.0 + i * access * (1.0 + 0.5 * resident * t / 2048.0)) + 4.0;
                     found.push((
                         config(json!({"threads": threads, "items": items, "layout": layout, "vector": vector})),
-                        Outcome::of(time),
+                        TrialOutcome::of(time),
                     ));
                 }
             }
@@ -103,13 +103,13 @@ fn waves() -> Vec<(Config, Outcome)> {
 }
 
 /// Like the tiles, with a third of the configs failing: those that a compiler would refuse for their registers.
-fn failures() -> Vec<(Config, Outcome)> {
+fn failures() -> Vec<(Config, TrialOutcome)> {
     let refused = |config: &Config| {
         let number = |name: &str| config.get(name).and_then(serde_json::Value::as_u64).unwrap_or_default();
         number("block_m") * number("block_n") * number("stages") > 1 << 15
     };
-    let failed = |(config, outcome): (Config, Outcome)| {
-        let outcome = if refused(&config) { Outcome::Failed } else { outcome };
+    let failed = |(config, outcome): (Config, TrialOutcome)| {
+        let outcome = if refused(&config) { TrialOutcome::Failed } else { outcome };
         (config, outcome)
     };
     tiles().into_iter().map(failed).collect()

@@ -13,7 +13,7 @@ mod t4;
 pub(crate) use analytic::analytic;
 pub(crate) use read::read;
 
-use autotune_lowered::search::{Outcome, Space};
+use autotune_lowered::search::{Space, TrialOutcome};
 use autotune_lowered::stats;
 
 /// A space and the outcome of each of its configs.
@@ -22,27 +22,27 @@ pub(crate) struct Recorded {
     /// The configs.
     pub(crate) space: Space,
     /// The outcome of each config.
-    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<TrialOutcome>,
     /// `t4`, `kernel-tuner` or `simulated`.
     pub(crate) format: &'static str,
 }
 
 impl Recorded {
     /// The outcome of a point.
-    pub(crate) fn outcome(&self, point: usize) -> Outcome {
-        self.outcomes.get(point).copied().unwrap_or(Outcome::Failed)
+    pub(crate) fn outcome(&self, point: usize) -> TrialOutcome {
+        self.outcomes.get(point).copied().unwrap_or(TrialOutcome::Failed)
     }
 
     /// The times of the configs that ran, in the order of the points.
     pub(crate) fn times(&self) -> impl Iterator<Item = f64> {
         self.outcomes.iter().filter_map(|outcome| match outcome {
-            Outcome::Time(time) => Some(*time),
-            Outcome::Failed => None,
+            TrialOutcome::Time(time) => Some(*time),
+            TrialOutcome::Failed => None,
         })
     }
 }
 
 /// The outcome of raw repetitions, or of one number if there are none.
-fn outcome(repetitions: &[f64], single: Option<f64>) -> Outcome {
-    stats::median(repetitions).or(single).map_or(Outcome::Failed, Outcome::of)
+fn outcome(repetitions: &[f64], single: Option<f64>) -> TrialOutcome {
+    stats::median(repetitions).or(single).map_or(TrialOutcome::Failed, TrialOutcome::of)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Recorded, outcome};
 use autotune_lowered::config::Config;
-use autotune_lowered::search::Outcome;
+use autotune_lowered::search::TrialOutcome;
 use autotune_lowered::search::{NoSpace, Space};
 
 /// A file; irrelevant members are ignored.
@@ -42,7 +42,7 @@ pub(super) fn recorded(file: File) -> Result<Recorded, NoSpace> {
         let failed = entry.invalidity.as_deref().is_some_and(|invalidity| invalidity != "correct");
         let time = entry.measurements.iter().find(|measurement| measurement.name == "time");
         let single = time.and_then(|measurement| measurement.value.as_f64());
-        if failed { Outcome::Failed } else { outcome(&entry.times.runtimes, single) }
+        if failed { TrialOutcome::Failed } else { outcome(&entry.times.runtimes, single) }
     });
     let outcomes = outcomes.collect();
     let space = Space::new(file.results.into_iter().map(|entry| entry.configuration))?;

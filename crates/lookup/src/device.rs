@@ -25,7 +25,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, FieldHasher};
-use crate::measured_by::Launch;
+use crate::measured_by::LaunchMode;
 use crate::setters;
 
 /// The hardware that a result belongs to.
@@ -164,9 +164,9 @@ fn flag<'a>(flags: &'a [String], name: &str) -> Option<&'a str> {
 const COMMAND_BUFFERS: &str = "xla_gpu_enable_command_buffer";
 
 /// How kernels are launched on a GPU under these `XLA_FLAGS`; `None` on platforms without a choice.
-pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<Launch> {
+pub fn gpu_launch(platform: &str, flags: &[String]) -> Option<LaunchMode> {
     let is_eager = flag(flags, COMMAND_BUFFERS).is_some_and(str::is_empty);
-    autotunes(platform).then_some(if is_eager { Launch::Eager } else { Launch::Replay })
+    autotunes(platform).then_some(if is_eager { LaunchMode::Eager } else { LaunchMode::Replay })
 }
 
 /// What makes XLA replay all it can: a program of one kernel, too (the default is five), and under a profiler, while
@@ -178,16 +178,16 @@ const REPLAY: [(&str, &str); 2] =
 const BUFFERED: &str = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN";
 
 /// Compiler options for this launch mode, for a program that brings its own: `XLA_FLAGS` say nothing about it.
-pub fn launch_options(launch: &Launch) -> BTreeMap<String, String> {
+pub fn launch_options(launch: &LaunchMode) -> BTreeMap<String, String> {
     let options: &[(&str, &str)] = match launch {
-        Launch::Eager => &[(COMMAND_BUFFERS, "")],
+        LaunchMode::Eager => &[(COMMAND_BUFFERS, "")],
         _ => &[(COMMAND_BUFFERS, BUFFERED), REPLAY[0], REPLAY[1]],
     };
     options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 /// `XLA_FLAGS` for this launch mode; `None` if they name a file of flags. What the user set for replaying stays.
-pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
+pub fn flags_with_launch(flags: &str, launch: &LaunchMode) -> Option<String> {
     if !flags.trim_start().is_empty() && !flags.trim_start().starts_with('-') {
         return None;
     }
@@ -196,7 +196,7 @@ pub fn flags_with_launch(flags: &str, launch: &Launch) -> Option<String> {
         flags.split_whitespace().filter(|flag| !is_empty_choice(flag)).map(str::to_owned).collect();
     match launch {
         // the last one counts
-        Launch::Eager => kept.push(format!("--{COMMAND_BUFFERS}=")),
+        LaunchMode::Eager => kept.push(format!("--{COMMAND_BUFFERS}=")),
         _ => {
             let missing: Vec<_> = REPLAY.into_iter().filter(|(name, _)| flag(&kept, name).is_none()).collect();
             kept.extend(missing.into_iter().map(|(name, value)| format!("--{name}={value}")));
@@ -420,34 +420,34 @@ mod tests {
     fn launches_follow_from_the_flags() {
         let flags = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         for (text, launch) in [
-            ("", Launch::Replay),
-            ("--xla_gpu_enable_command_buffer=FUSION,CUBLAS", Launch::Replay),
-            ("--xla_gpu_enable_command_buffer=", Launch::Eager),
-            ("--xla_gpu_enable_command_buffer= --xla_gpu_enable_command_buffer=FUSION", Launch::Replay),
+            ("", LaunchMode::Replay),
+            ("--xla_gpu_enable_command_buffer=FUSION,CUBLAS", LaunchMode::Replay),
+            ("--xla_gpu_enable_command_buffer=", LaunchMode::Eager),
+            ("--xla_gpu_enable_command_buffer= --xla_gpu_enable_command_buffer=FUSION", LaunchMode::Replay),
         ] {
             assert_eq!(gpu_launch("cuda", &flags(text)), Some(launch), "{text}");
             assert_eq!(gpu_launch("cpu", &flags(text)), None);
         }
         let (least, profiled) = ("--xla_gpu_graph_min_graph_size", "--xla_enable_command_buffers_during_profiling");
         for (own, launch, expected) in [
-            ("", Launch::Replay, Some(format!("{least}=1 {profiled}=true"))),
-            ("", Launch::Eager, Some("--xla_gpu_enable_command_buffer=".to_owned())),
+            ("", LaunchMode::Replay, Some(format!("{least}=1 {profiled}=true"))),
+            ("", LaunchMode::Eager, Some("--xla_gpu_enable_command_buffer=".to_owned())),
             (
                 "--xla_a  --xla_gpu_enable_command_buffer=",
-                Launch::Replay,
+                LaunchMode::Replay,
                 Some(format!("--xla_a {least}=1 {profiled}=true")),
             ),
             // the user's own choices stay
             (
                 "--xla_gpu_enable_command_buffer=FUSION --xla_gpu_graph_min_graph_size=3",
-                Launch::Replay,
+                LaunchMode::Replay,
                 Some(format!("--xla_gpu_enable_command_buffer=FUSION {least}=3 {profiled}=true")),
             ),
-            ("flags.txt", Launch::Eager, None),
+            ("flags.txt", LaunchMode::Eager, None),
         ] {
             assert_eq!(flags_with_launch(own, &launch), expected, "{own}");
         }
-        let both = flags_with_launch("--xla_gpu_enable_command_buffer=FUSION", &Launch::Eager).unwrap();
-        assert_eq!(gpu_launch("cuda", &flags(&both)), Some(Launch::Eager));
+        let both = flags_with_launch("--xla_gpu_enable_command_buffer=FUSION", &LaunchMode::Eager).unwrap();
+        assert_eq!(gpu_launch("cuda", &flags(&both)), Some(LaunchMode::Eager));
     }
 }

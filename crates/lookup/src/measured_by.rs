@@ -50,7 +50,7 @@ open_enum! {
 
 open_enum! {
     /// How a program's kernels are launched on a GPU.
-    pub enum Launch {
+    pub enum LaunchMode {
         /// As command buffers, which CUDA calls graphs: captured once and replayed. XLA's default.
         Replay = "replay",
         /// One by one.
@@ -58,7 +58,7 @@ open_enum! {
     }
 }
 
-impl Launch {
+impl LaunchMode {
     /// For people.
     pub fn to_words(&self) -> &str {
         match self {
@@ -122,7 +122,7 @@ pub struct MeasuredBy {
     pub cache_state: CacheState,
     /// How kernels were launched; `None` if there is no choice, as on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub launch: Option<Launch>,
+    pub launch: Option<LaunchMode>,
     /// The GPU's clock limits; `None` if no driver reports them, as for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<Clocks>,
@@ -132,7 +132,13 @@ pub struct MeasuredBy {
     pub compiler: Option<String>,
 }
 
-setters!(MeasuredBy { metric: Metric, cache_state: CacheState, launch: Option<Launch>, clocks: Option<Clocks>, compiler: Option<String> });
+setters!(MeasuredBy {
+    metric: Metric,
+    cache_state: CacheState,
+    launch: Option<LaunchMode>,
+    clocks: Option<Clocks>,
+    compiler: Option<String>
+});
 
 impl MeasuredBy {
     /// What differs from the conditions of a look-up for runs that find the caches in the state `here`, on a GPU whose

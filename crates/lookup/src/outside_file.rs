@@ -4,7 +4,7 @@
 //! Who named the path decides which links are followed. A user's path may lead through links, because build systems and
 //! data folders are full of them ([`open`]); a command's input may be a pipe, too ([`open_input`]). A file that this
 //! program wrote itself, under a name of its own, is never a link ([`open_own`]). A path that a worker or a file names
-//! must be inside a given folder, with no link on the way ([`Folder::open_file`]).
+//! must be inside a given folder, with no link on the way ([`OutsideFolder::open_file`]).
 //!
 //! ```
 //! use autotune_lowered_lookup::outside_file;
@@ -111,13 +111,13 @@ pub fn open_own_with(options: &mut OpenOptions, path: &Path) -> io::Result<File>
 /// A folder in which another process, or a file, names files. It must stay the one that was first opened: a link or
 /// another folder in its place later is an error. No handle of it is kept open, since there may be many.
 #[derive(Debug)]
-pub struct Folder {
+pub struct OutsideFolder {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
 }
 
-impl Folder {
+impl OutsideFolder {
     /// Records a folder; links on the way to it are followed.
     ///
     /// # Errors
@@ -299,7 +299,7 @@ mod tests {
         let folder = folder();
         let at = folder.path();
         fs::create_dir(at.join("other")).unwrap();
-        let inside = Folder::open(at).unwrap();
+        let inside = OutsideFolder::open(at).unwrap();
         let paths = ["file", "./file", "folder/file", "folder/./file"];
         for path in paths.iter().map(PathBuf::from).chain([at.join("file"), at.join("folder/file")]) {
             assert_eq!(read(inside.open_file(&path, 10).unwrap(), 10).unwrap().len(), 5, "{}", path.display());
@@ -318,16 +318,16 @@ mod tests {
         }
         // a folder that is a link is not entered, whatever error the system returns
         assert!(inside.open_file(Path::new("folder-link/file"), 10).is_err());
-        assert!(Folder::open(&at.join("other")).unwrap().open_file(&at.join("file"), 10).is_err());
-        let through = Folder::open(&at.join("folder-link")).unwrap();
+        assert!(OutsideFolder::open(&at.join("other")).unwrap().open_file(&at.join("file"), 10).is_err());
+        let through = OutsideFolder::open(&at.join("folder-link")).unwrap();
         assert!(through.open_file(Path::new("file"), 10).is_ok(), "the folder itself may be reached by a link");
         // it stays the folder that was opened, whatever replaces it later
         fs::rename(at.join("other"), at.join("moved")).unwrap();
-        let other = Folder::open(&at.join("moved")).unwrap();
+        let other = OutsideFolder::open(&at.join("moved")).unwrap();
         fs::remove_dir(at.join("moved")).unwrap();
         symlink("folder", at.join("moved")).unwrap();
         assert!(other.open_file(&at.join("moved/file"), 10).is_err());
-        assert!(Folder::open(&at.join("fifo")).is_err());
+        assert!(OutsideFolder::open(&at.join("fifo")).is_err());
     }
 
     #[test]

@@ -13,7 +13,8 @@
 /// category Cf in these ranges; source: UAX #9, UTR #36).
 fn steers(letter: char) -> bool {
     letter.is_control()
-        || matches!(letter, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+        || matches!(letter, '\u{2028}'..='\u{202e}')
+        || matches!(letter, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// The text with each such character as its escape (`\u{1b}`), so that it is visible and harmless. Line breaks and tabs

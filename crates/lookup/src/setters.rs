@@ -19,7 +19,9 @@ macro_rules! setters {
     ($type:ident $(<$life:lifetime>)? { $($field:ident: $of:ty),+ $(,)? }) => {
         impl $(<$life>)? $type $(<$life>)? {
             $(
-                #[doc = concat!("The same with another [`", stringify!($field), "`](Self#structfield.", stringify!($field), ").")]
+                #[doc = concat!(
+                    "The same with another [`", stringify!($field), "`](Self#structfield.", stringify!($field), ")."
+                )]
                 #[must_use]
                 pub fn $field(mut self, $field: $of) -> Self {
                     self.$field = $field;

@@ -14,7 +14,7 @@ mod moments;
 mod welch;
 
 pub use moments::Moments;
-pub use welch::{Difference, holm, welch};
+pub use welch::{MeanDifference, holm, welch};
 
 /// The middle value, or the mean of the two middle ones; `None` for an empty slice or one with a NaN.
 pub fn median(values: &[f64]) -> Option<f64> {

@@ -14,7 +14,7 @@
 )]
 
 use autotune_lowered_lookup::{
-    array, atomic_write, hlo, io_hint, measured_by, outside_file, peaks, setters, stats, wire,
+    array, atomic_write, counted, hlo, io_hint, measured_by, outside_file, peaks, setters, stats, wire,
 };
 
 pub mod analysis;

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::analysis::{Capture, HloFiles, profile_diff};
+use crate::analysis::{HloFiles, profile_diff};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::FormatArg;
 use crate::report::Top;
+
+use super::input::read_captures;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProfileDiffArgs {
@@ -32,7 +34,7 @@ pub(crate) struct ProfileDiffArgs {
 
 /// Prints differences; exit code 3 if nothing ran in both.
 pub(super) fn diff(args: &ProfileDiffArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let open = |file: &PathBuf| Capture::read(std::slice::from_ref(file), &HloFiles::default());
+    let open = |file: &PathBuf| read_captures(std::slice::from_ref(file), &HloFiles::default());
     let diff = profile_diff(&open(&args.before)?, &open(&args.after)?, args.with_warm_up);
     let found = diff.modules.iter().any(|row| row.before.is_some() && row.after.is_some());
     args.format.write(out, Top { of: diff, most: args.top })?;

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::analysis::{Capture, HloFiles, SummaryOptions, summarize};
 use crate::cli::fault::Fault;
+use crate::cli::say::say;
 use crate::hlo::UserLabels;
 use crate::tune::StepProfile;
 
@@ -21,8 +22,15 @@ pub(crate) struct CaptureArgs {
 impl CaptureArgs {
     /// Reads them.
     pub(super) fn read(&self, hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
-        Ok(Capture::read(&self.files, hlo)?)
+        read_captures(&self.files, hlo)
     }
+}
+
+/// Reads captures, and says which run of a log folder they are.
+pub(super) fn read_captures(paths: &[PathBuf], hlo: &HloFiles) -> Result<Vec<Capture>, Fault> {
+    let captures = Capture::read(paths, hlo)?;
+    captures.iter().flat_map(Capture::run_notes).for_each(|note| say(note));
+    Ok(captures)
 }
 
 /// Where the time of the step to optimise goes.
@@ -32,7 +40,7 @@ pub(in crate::cli) fn read_step(
     labels: Option<&UserLabels>,
 ) -> Result<StepProfile, Fault> {
     let files = HloFiles::open(hlo).map_err(Fault::input)?;
-    let captures = Capture::read(&[profile.to_owned()], &files)?;
+    let captures = read_captures(&[profile.to_owned()], &files)?;
     let summary = summarize(&captures, &files, SummaryOptions { labels, ..SummaryOptions::default() });
     let place = profile.display().to_string();
     StepProfile::of(place, &summary).ok_or_else(|| {

@@ -76,7 +76,7 @@ pub(super) fn summary(args: &SummaryArgs, out: &mut dyn Write) -> Result<u8, Fau
     if let Some(path) = &args.plot {
         plot(path, &summary)?;
     }
-    let is_empty = summary.modules.is_empty();
+    let is_empty = summary.modules.is_empty() && summary.kernels.is_empty();
     args.format.write(out, Top { of: summary, most: args.top })?;
     Ok(if is_empty { exit::NOTHING_MATCHED } else { exit::FINE })
 }

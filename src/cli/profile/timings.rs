@@ -12,6 +12,7 @@ use super::input::CaptureArgs;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{FormatArg, number};
+use crate::cli::say::say;
 
 /// Programs whose numbers can be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -83,6 +84,7 @@ fn profiler(args: &TimingsArgs) -> Result<Profiler, Fault> {
 /// Prints seconds by name; exit code 3 if there is no sample.
 pub(super) fn timings(args: &TimingsArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let found = ProfileTimings::of(&args.captures.files, &profiler(args)?, args.plane.as_deref())?;
+    found.run_notes.iter().for_each(|note| say(note));
     let is_empty = found.timings.is_empty();
     args.format.write(out, found)?;
     Ok(if is_empty { exit::NOTHING_MATCHED } else { exit::FINE })

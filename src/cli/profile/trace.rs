@@ -8,6 +8,7 @@ use clap::Args;
 use crate::analysis::trace::{TraceFormat, TraceOptions, write_trace_file};
 use crate::analysis::{Capture, HloFiles};
 
+use super::input::read_captures;
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 
@@ -44,7 +45,7 @@ pub(super) fn run(args: &TraceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         Some(format) => format.into(),
         None => TraceFormat::of(&args.out).ok_or_else(|| unknown_format(&args.out, ", or give --format"))?,
     };
-    let captures = Capture::read(&args.files, &HloFiles::default())?;
+    let captures = read_captures(&args.files, &HloFiles::default())?;
     write(&captures, &args.out, TraceOptions { format, with_stats: args.stats }, out)
 }
 

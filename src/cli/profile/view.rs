@@ -22,6 +22,7 @@ use crate::cli::say::say;
 use crate::cli::scan::user_labels;
 use crate::report::{AfterPage, MAX_EVENTS, Timeline, ViewPage, view_commands, write_view};
 
+use super::input::read_captures;
 use super::summary::ModulesArgs;
 
 /// The page without `-o`. A browser in a sandbox of its own may not see the folder of temporary files.
@@ -60,7 +61,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     let results = args.results.as_deref().map(read_results).transpose()?.unwrap_or_default();
-    let captures = Capture::read(&args.files, &files)?;
+    let captures = read_captures(&args.files, &files)?;
     let timeline = Timeline::new(&captures, MAX_EVENTS);
     if timeline.drawn == 0 {
         return Err(Fault::new(
@@ -117,7 +118,7 @@ struct AfterProfile {
 
 impl AfterProfile {
     fn read(path: &Path, before: &[Capture], files: &HloFiles, counting: Counting) -> Result<Self, Fault> {
-        let captures = Capture::read(&[path.to_owned()], files)?;
+        let captures = read_captures(&[path.to_owned()], files)?;
         let options = SummaryOptions { counting, ..SummaryOptions::default() };
         let [by_source, by_op_name] = stacks_by(&captures, files, [StacksBy::Source, StacksBy::OpName], counting);
         Ok(Self {

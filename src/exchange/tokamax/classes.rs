@@ -1,26 +1,62 @@
 //! Tokamax's names of operations and devices.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-#[derive(Deserialize)]
-struct Table {
-    tokamax: String,
+use super::format::MAX_FILE_BYTES;
+use crate::exchange::ExchangeError;
+use crate::exchange::file::io_error;
+use crate::outside_file;
+
+/// The operations of one version of Tokamax, or of several: which class each database is named after.
+#[derive(Debug, Default, Deserialize)]
+pub struct TokamaxOperations {
+    /// The newest version of Tokamax in it.
+    pub(super) tokamax: String,
     classes: BTreeMap<String, String>,
 }
 
-static TABLE: LazyLock<Option<Table>> = LazyLock::new(|| serde_json::from_str(include_str!("tokamax.json")).ok());
+static SHIPPED: LazyLock<TokamaxOperations> =
+    LazyLock::new(|| serde_json::from_str(include_str!("tokamax.json")).unwrap_or_default());
 
-/// The class path of the operation that a database file is named after.
-pub(super) fn class_of(file_stem: &str) -> Option<&'static str> {
-    TABLE.as_ref()?.classes.get(file_stem).map(String::as_str)
+impl TokamaxOperations {
+    /// Reads what `python -m autotune_lowered.tokamax_operations` printed of an installed Tokamax.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is something else.
+    pub fn read(path: &Path) -> Result<Self, ExchangeError> {
+        let wrong = |what: String| ExchangeError::NotOperations { path: path.to_owned(), what };
+        let text = outside_file::bytes(path, MAX_FILE_BYTES).map_err(io_error("read", path))?;
+        let read: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let misfit = |(stem, class): &(&String, &String)| file_stem_of(class).as_ref() != Some(stem);
+        match read.classes.iter().find(misfit) {
+            Some((stem, class)) => Err(wrong(format!("no database of the class {class:?} is called {stem:?}"))),
+            None => Ok(read),
+        }
+    }
+
+    /// Those that this program knows.
+    pub(super) fn shipped() -> &'static Self {
+        &SHIPPED
+    }
+
+    /// The class path of the operation that a database file is named after.
+    pub(super) fn class_of(&self, file_stem: &str) -> Option<&str> {
+        self.classes.get(file_stem).map(String::as_str)
+    }
 }
 
-/// The version of Tokamax whose classes are known.
-pub(super) fn version() -> &'static str {
-    TABLE.as_ref().map_or("", |table| table.tokamax.as_str())
+/// Whether a text can be the name of an operation's database: a class in snake case.
+pub(super) fn is_file_stem(text: &str) -> bool {
+    !text.contains('.') && file_stem_of(text).as_deref() == Some(text)
+}
+
+/// Whether an operation is known by the path of its class, which Tokamax imports, or by its database's name alone.
+pub(super) fn is_class_path(op_id: &str) -> bool {
+    op_id.contains('.')
 }
 
 /// The name of a class path's database file, without extension; `None` if the class is not a plain name.
@@ -65,12 +101,13 @@ mod tests {
 
     #[test]
     fn every_class_is_found_by_its_own_file_name() {
-        let table = TABLE.as_ref().unwrap();
-        assert!(table.classes.len() > 20);
-        for (stem, class) in &table.classes {
+        let shipped = TokamaxOperations::shipped();
+        assert!(shipped.classes.len() > 100 && !shipped.tokamax.is_empty());
+        for (stem, class) in &shipped.classes {
             assert_eq!(file_stem_of(class).as_deref(), Some(stem.as_str()));
-            assert_eq!(class_of(stem), Some(class.as_str()));
+            assert!(is_file_stem(stem) && is_class_path(class), "{class}");
         }
+        assert!(!is_file_stem("") && !is_file_stem("RaggedDot") && !is_file_stem("ragged dot"));
         assert_eq!(file_stem_of("a.b/../C"), None);
         assert_eq!(file_stem_of("a."), None);
         assert_eq!(folder_of("NVIDIA H100 80GB HBM3").as_deref(), Some("nvidia_h100_80gb_hbm3"));

@@ -9,13 +9,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::classes::{file_stem_of, folder_of};
+use super::classes::{file_stem_of, folder_of, is_class_path};
+use super::envelope::result_in;
 use super::format::{DEVICE_KIND, FORMAT, MAX_FILE_BYTES, TOKAMAX};
 use super::measured::median;
 use crate::atomic_write::write_atomic;
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{CacheKey, Entry, PeerRecord};
 use crate::call::Direction;
 use crate::config::Config;
+use crate::counted::counted;
 use crate::exchange::ExchangeError;
 use crate::exchange::file::io_error;
 use crate::exchange::json_text::{Members, canonical, compact, indented, quoted};
@@ -28,6 +30,10 @@ const NOT_MEASURED: f64 = -1.0;
 
 /// The data of a call of which every config failed.
 const NO_DATA: &str = "{}";
+
+/// Why a call cannot be in a result.
+const NAMELESS: &str = "no class of it is known, and Tokamax loads no result with it: export to a folder, or import its \
+                        database again with `--operations`";
 
 /// A call of Tokamax's that was tuned here.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,10 +99,16 @@ pub fn export_tokamax(
 /// One call to be written.
 struct Record<'a> {
     kind: String,
-    place: u64,
-    stamp: String,
-    data: String,
     key: &'a CacheKey,
+    own: PeerRecord,
+}
+
+/// The calls to be written; no two are one call for Tokamax.
+#[derive(Default)]
+struct Records<'a> {
+    records: Vec<Record<'a>>,
+    /// The index of each, by device kind and canonical stamp.
+    places: BTreeMap<(String, String), usize>,
 }
 
 fn records<'a>(
@@ -105,67 +117,70 @@ fn records<'a>(
     measured: &mut dyn FnMut(&CacheKey, &Entry) -> Result<TokamaxCall, String>,
     skipped: &mut Vec<String>,
 ) -> Result<Vec<Record<'a>>, ExchangeError> {
-    let mut records: Vec<Record<'a>> = Vec::new();
-    let mut places: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut all = Records::default();
     for (key, entry) in entries {
-        let name = format!("`{}`", key.call);
         let own_kind = key.device.hardware.get(DEVICE_KIND).unwrap_or(&key.device.device_kind);
         let kind = device_kind.unwrap_or(own_kind);
-        let texts = match &entry.peer {
-            Some(peer) if peer.format == FORMAT => {
-                peer.records.iter().map(|record| (record.place, record.key.clone(), record.value.clone())).collect()
-            }
+        let of_entry = match &entry.peer {
+            Some(peer) if peer.format == FORMAT => peer.records.clone(),
             _ => match measured(key, entry).and_then(|call| texts_of(key, entry, &call, skipped)) {
                 // after those with an index
-                Ok((stamp, data)) => vec![(u64::MAX, stamp, data)],
+                Ok((stamp, value)) => vec![PeerRecord { place: u64::MAX, key: stamp, value, envelope: None }],
                 Err(reason) => {
-                    skipped.push(format!("{name}: {reason}"));
+                    skipped.push(format!("`{}`: {reason}", key.call));
                     continue;
                 }
             },
         };
-        for (place, stamp, data) in texts {
-            let Some(canonical) = canonical(&stamp) else {
-                skipped.push(format!("{name}: its record is not JSON"));
-                continue;
-            };
-            let record = Record { kind: kind.to_owned(), place, stamp, data, key };
-            let Some(known) = places.get(&(record.kind.clone(), canonical.clone())) else {
-                places.insert((record.kind.clone(), canonical), records.len());
-                records.push(record);
-                continue;
-            };
-            let Some(known) = records.get_mut(*known) else { continue };
-            // a call without data cannot contradict others
-            if record.data == NO_DATA {
-                continue;
-            }
-            if known.data == NO_DATA {
-                *known = record;
-                continue;
-            }
-            if known.key.device != key.device {
-                if known.data == record.data {
-                    continue;
-                }
-                return Err(ExchangeError::Ambiguous {
-                    peer: TOKAMAX,
-                    call: key.call.clone(),
-                    one: Box::new(known.key.device.clone()),
-                    other: Box::new(key.device.clone()),
-                    fingerprint: record.kind,
-                });
-            }
-            // Tokamax tunes a forward pass by itself; its backward passes are operations of their own
-            skipped.push(format!("{name}: the config of `forward-vjp` cannot be stored beside that of `forward`"));
-            if key.direction == Direction::Forward {
-                *known = record;
-            }
+        for own in of_entry {
+            all.put(Record { kind: kind.to_owned(), key, own }, skipped)?;
         }
     }
     // stable: equal indices stay in the keys' order
-    records.sort_by_key(|record| record.place);
-    Ok(records)
+    all.records.sort_by_key(|record| record.own.place);
+    Ok(all.records)
+}
+
+impl<'a> Records<'a> {
+    /// Adds a call, or decides between it and what it is for Tokamax.
+    fn put(&mut self, record: Record<'a>, skipped: &mut Vec<String>) -> Result<(), ExchangeError> {
+        let name = format!("`{}`", record.key.call);
+        let Some(canonical) = canonical(&record.own.key) else {
+            skipped.push(format!("{name}: its record is not JSON"));
+            return Ok(());
+        };
+        let place = *self.places.entry((record.kind.clone(), canonical)).or_insert(self.records.len());
+        let Some(known) = self.records.get_mut(place) else {
+            self.records.push(record);
+            return Ok(());
+        };
+        // a call without data cannot contradict others
+        if record.own.value == NO_DATA {
+            return Ok(());
+        }
+        if known.own.value == NO_DATA {
+            *known = record;
+            return Ok(());
+        }
+        if known.key.device != record.key.device {
+            if known.own.value == record.own.value {
+                return Ok(());
+            }
+            return Err(ExchangeError::Ambiguous {
+                peer: TOKAMAX,
+                call: record.key.call.clone(),
+                one: Box::new(known.key.device.clone()),
+                other: Box::new(record.key.device.clone()),
+                fingerprint: record.kind,
+            });
+        }
+        // Tokamax tunes a forward pass by itself; its backward passes are operations of their own
+        skipped.push(format!("{name}: the config of `forward-vjp` cannot be stored beside that of `forward`"));
+        if record.key.direction == Direction::Forward {
+            *known = record;
+        }
+        Ok(())
+    }
 }
 
 /// Stamp and measurements of a call that was tuned here.
@@ -229,9 +244,18 @@ fn measured_as_json(key: &CacheKey, config: &Config, evaluation_times_ms: &[f64]
 
 fn result(
     path: &Path,
-    records: Vec<Record<'_>>,
+    mut records: Vec<Record<'_>>,
     export: &mut TokamaxExport,
 ) -> Result<Option<(PathBuf, String)>, ExchangeError> {
+    // one class that Tokamax cannot import, and it loads nothing of the file
+    records.retain(|record| {
+        let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.own.key).ok();
+        let nameless = stamp.filter(|stamp| !is_class_path(&stamp.op.path));
+        if let Some(stamp) = &nameless {
+            export.skipped.push(format!("a call of `{}`: {NAMELESS}", stamp.op.path.escape_debug()));
+        }
+        nameless.is_none()
+    });
     let kinds: BTreeSet<&str> = records.iter().map(|record| record.kind.as_str()).collect();
     let kind = match kinds.iter().copied().collect::<Vec<_>>().as_slice() {
         [] => return Ok(None),
@@ -241,10 +265,22 @@ fn result(
             return Err(ExchangeError::SeveralKinds { path: path.to_owned(), kinds });
         }
     };
+    let mut envelopes = records.iter().filter_map(|record| record.own.envelope.as_deref());
+    let envelope = envelopes.next();
+    let others = envelopes.filter(|other| Some(*other) != envelope).count();
+    if others > 0 {
+        export.skipped.push(format!(
+            "what the results of {} held besides their calls, because a file holds it once: it is that of the first \
+             call, `{}`",
+            counted(others, "call"),
+            envelope.unwrap_or_default().escape_debug()
+        ));
+    }
     let calls: Vec<String> =
-        records.iter().map(|record| format!("[{},{}]", compact(&record.stamp), record.data)).collect();
+        records.iter().map(|record| format!("[{},{}]", compact(&record.own.key), record.own.value)).collect();
     export.written = calls.len();
-    Ok(Some((path.to_owned(), format!("{{\"device_kind\":{kind},\"data\":[{}]}}", calls.join(",")))))
+    let content = result_in(envelope, &kind, &format!("[{}]", calls.join(",")));
+    Ok(Some((path.to_owned(), content)))
 }
 
 #[derive(Deserialize)]
@@ -291,18 +327,23 @@ fn databases(
     let mut files: BTreeMap<PathBuf, Calls> = BTreeMap::new();
     for record in records {
         let name = format!("`{}`", record.key.call);
-        let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.stamp).ok();
+        let stamp: Option<Stamp<'_>> = serde_json::from_str(&record.own.key).ok();
         let file = stamp.as_ref().and_then(|stamp| file_stem_of(&stamp.op.path));
         let (Some(stamp), Some(file), Some(folder)) = (&stamp, file, folder_of(&record.kind)) else {
             export.skipped.push(format!("{name}: its class or device kind is not a valid file name"));
             continue;
         };
         let calls = files.entry(root.join(folder).join(format!("{file}.json"))).or_default();
-        if calls.put(stamp.arguments.get().to_owned(), record.data).is_some() {
-            let reason = "a database does not distinguish the operation's own settings; it has the first one's config";
-            export.skipped.push(format!("{name}: {reason}"));
-        } else {
-            export.written += 1;
+        let data = record.own.value;
+        match calls.put(stamp.arguments.get().to_owned(), data.clone()) {
+            None => export.written += 1,
+            // kept by the name of its database, and once more by its class
+            Some(known) if *known == data => {}
+            Some(_) => {
+                let reason =
+                    "a database does not distinguish the operation's own settings; it has the first one's config";
+                export.skipped.push(format!("{name}: {reason}"));
+            }
         }
     }
     // every file is read before the first is written

@@ -11,5 +11,7 @@ pub(super) const DEVICE_KIND: &str = "tokamax_device_kind";
 pub(super) const MAX_FILE_BYTES: u64 = 256 << 20;
 /// Longest text of all records of one call.
 pub(super) const MAX_CALL_BYTES: usize = 1 << 20;
+/// Longest text of what a result holds besides its calls, which each of them keeps.
+pub(super) const MAX_ENVELOPE_BYTES: usize = 4 << 10;
 /// Maximum number of records that share one label.
 pub(super) const MAX_RECORDS: usize = 64;

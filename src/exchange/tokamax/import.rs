@@ -1,6 +1,6 @@
 //! Reads Tokamax's files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,16 +9,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::classes::{class_of, folder_of, platform_of, version};
-use super::format::{DEVICE_KIND, FORMAT, MAX_CALL_BYTES, MAX_FILE_BYTES, MAX_RECORDS, TOKAMAX};
-use super::measured::fastest;
-use crate::cache::{CacheKey, Entry, Peer, PeerRecord};
-use crate::call::{Call, Direction};
-use crate::device::DeviceIdentity;
+use super::calls::{Calls, TokamaxCallData};
+use super::classes::{TokamaxOperations, folder_of, is_file_stem};
+use super::envelope::envelope_of;
+use super::format::{MAX_ENVELOPE_BYTES, MAX_FILE_BYTES, TOKAMAX};
+use crate::cache::{CacheKey, Entry};
+use crate::counted::counted;
 use crate::exchange::ExchangeError;
 use crate::exchange::file::io_error;
-use crate::exchange::json_text::{Members, canonical, compact, quoted};
-use crate::hlo::tokamax_label;
+use crate::exchange::json_text::{Members, compact, quoted};
 use crate::outside_file;
 
 /// Maximum number of files examined below one folder.
@@ -36,12 +35,12 @@ pub struct TokamaxImport {
     pub notes: Vec<String>,
 }
 
+/// Other members are the file's envelope.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ResultFile<'a> {
     device_kind: String,
     #[serde(borrow)]
-    data: Vec<(&'a RawValue, &'a RawValue)>,
+    data: Vec<&'a RawValue>,
 }
 
 /// Reads an `AutotuningResult`, a file of a database, or a folder of either, two levels deep. If `device_kind` is
@@ -52,22 +51,30 @@ struct ResultFile<'a> {
 /// Tokamax chooses. The device has only what Tokamax knows, its kind: such an entry never applies by itself to a device
 /// whose hardware is known, only under a wider match mode.
 ///
+/// `operations` are those of the Tokamax that wrote the databases, if its version differs from those that this program
+/// knows. The operation of a database that they lack is named like the database.
+///
 /// # Errors
 /// If the named file or folder cannot be read or is not Tokamax's. In a folder, a bad file is skipped and named.
-pub fn import_tokamax(path: &Path, device_kind: Option<&str>) -> Result<TokamaxImport, ExchangeError> {
-    let mut import = Import { device_kind, ..Import::default() };
+pub fn import_tokamax(
+    path: &Path,
+    device_kind: Option<&str>,
+    operations: Option<&TokamaxOperations>,
+) -> Result<TokamaxImport, ExchangeError> {
+    let operations = operations.unwrap_or(TokamaxOperations::shipped());
+    let mut import = Import { device_kind, operations, calls: Calls::default(), unknown: BTreeMap::new() };
     if path.is_dir() {
         for file in files_below(path)? {
             if let Err(error) = import.file(&file) {
-                import.skipped.push(error.to_string());
+                import.calls.skipped.push(error.to_string());
             }
         }
     } else {
         import.file(path)?;
     }
-    import.keep_without_config();
-    let entries = import.entries.into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect();
-    Ok(TokamaxImport { entries, skipped: import.skipped, notes: import.notes })
+    import.tell_unknown();
+    let (entries, skipped, notes) = import.calls.finish();
+    Ok(TokamaxImport { entries, skipped, notes })
 }
 
 fn files_below(root: &Path) -> Result<Vec<PathBuf>, ExchangeError> {
@@ -93,16 +100,12 @@ fn files_below(root: &Path) -> Result<Vec<PathBuf>, ExchangeError> {
     Ok(files)
 }
 
-#[derive(Default)]
 struct Import<'a> {
     device_kind: Option<&'a str>,
-    entries: Vec<(CacheKey, Entry)>,
-    places: HashMap<CacheKey, usize>,
-    /// Records of calls without a config, by device kind.
-    without_config: BTreeMap<String, Vec<PeerRecord>>,
-    skipped: Vec<String>,
-    notes: Vec<String>,
-    place: u64,
+    operations: &'a TokamaxOperations,
+    calls: Calls,
+    /// The number of calls of each operation whose class is not known.
+    unknown: BTreeMap<String, usize>,
 }
 
 impl Import<'_> {
@@ -117,148 +120,86 @@ impl Import<'_> {
         let Members(members) = serde_json::from_str(text).map_err(|error| foreign(error.to_string()))?;
         if members.iter().any(|(name, _)| name == "device_kind") {
             let result = serde_json::from_str(text).map_err(|error| foreign(error.to_string()))?;
-            self.result(path, &result);
+            self.result(path, &result, envelope_of(&members));
         } else {
             self.database(path, &members);
         }
         Ok(())
     }
 
-    fn result(&mut self, path: &Path, result: &ResultFile<'_>) {
+    fn result(&mut self, path: &Path, result: &ResultFile<'_>, envelope: Option<String>) {
+        let file = path.display();
         if self.device_kind.is_some_and(|wanted| wanted != result.device_kind) {
             let kind = result.device_kind.escape_debug();
-            return self.skipped.push(format!("`{}` is of the device kind `{kind}`", path.display()));
+            return self.calls.skipped.push(format!("`{file}` is of the device kind `{kind}`"));
         }
-        for (index, (stamp, data)) in result.data.iter().enumerate() {
-            let what = || format!("`{}`, call {index}", path.display());
-            self.call(what, &result.device_kind, compact(stamp.get()), data.get());
+        let fits = envelope.as_ref().is_none_or(|text| text.len() <= MAX_ENVELOPE_BYTES);
+        if !fits {
+            let what = format!("what it holds besides its calls, more than {MAX_ENVELOPE_BYTES} bytes");
+            self.calls.skipped.push(format!("`{file}`: {what}"));
+        }
+        for (index, call) in result.data.iter().enumerate() {
+            match serde_json::from_str::<(&RawValue, &RawValue)>(call.get()) {
+                Ok((stamp, data)) => {
+                    let envelope = envelope.clone().filter(|_| fits);
+                    let data = TokamaxCallData { stamp: compact(stamp.get()), value: compact(data.get()), envelope };
+                    self.calls.put(&result.device_kind, data, || format!("`{file}`, call {index}"));
+                }
+                Err(error) => self.calls.skipped.push(format!("`{file}`, call {index}: no call with data: {error}")),
+            }
         }
     }
 
     fn database(&mut self, path: &Path, members: &[(String, &RawValue)]) {
+        let file = path.display();
         let name = |path: Option<&std::ffi::OsStr>| path.and_then(|name| name.to_str()).unwrap_or_default().to_owned();
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = name(absolute.parent().and_then(Path::file_name));
         let device_kind = match self.device_kind {
             Some(kind) if folder_of(kind).as_deref() == Some(&folder) => kind.to_owned(),
-            Some(_) => {
-                return self.skipped.push(format!("`{}` is of the device kind `{folder}`", path.display()));
-            }
+            Some(_) => return self.calls.skipped.push(format!("`{file}` is of the device kind `{folder}`")),
             None => folder,
         };
         let stem = name(path.file_stem());
-        let Some(class) = class_of(&stem) else {
-            let reason = format!("Tokamax {} has no operation `{}`", version(), stem.escape_debug());
-            return self.skipped.push(format!("`{}`: {reason}", path.display()));
-        };
+        let class = self.operations.class_of(&stem);
+        if class.is_none() && !is_file_stem(&stem) {
+            let reason = format!("no operation of Tokamax is called `{}`", stem.escape_debug());
+            return self.calls.skipped.push(format!("`{file}`: {reason}"));
+        }
         let mut last = BTreeMap::new();
         for (index, (arguments, _)) in members.iter().enumerate() {
             if last.insert(arguments.as_str(), index).is_some() {
-                self.skipped.push(format!("`{}`: call {index} occurs twice; the last one counts", path.display()));
+                self.calls.skipped.push(format!("`{file}`: call {index} occurs twice; the last one counts"));
             }
         }
         for (index, (arguments, data)) in members.iter().enumerate() {
             if last.get(arguments.as_str()) != Some(&index) {
                 continue;
             }
-            let what = || format!("`{}`, call {index}", path.display());
             if !matches!(serde_json::from_str(arguments), Ok(Value::Object(_))) {
-                self.skipped.push(format!("{}: its arguments are not a JSON object", what()));
+                self.calls.skipped.push(format!("`{file}`, call {index}: its arguments are not a JSON object"));
                 continue;
             }
+            let class = quoted(class.unwrap_or(&stem));
             // the text between the quotes is a key there, to be exported unchanged
-            let stamp = format!("{{\"op\":{{\"__type\":{}}},\"arguments\":{arguments}}}", quoted(class));
-            self.call(what, &device_kind, stamp, data.get());
+            let stamp = format!("{{\"op\":{{\"__type\":{class}}},\"arguments\":{arguments}}}");
+            let data = TokamaxCallData { stamp, value: compact(data.get()), envelope: None };
+            self.calls.put(&device_kind, data, || format!("`{file}`, call {index}"));
+        }
+        if class.is_none() {
+            *self.unknown.entry(stem).or_default() += members.len();
         }
     }
 
-    fn call(&mut self, what: impl Fn() -> String, device_kind: &str, stamp: String, data: &str) {
-        let value = compact(data);
-        if stamp.len() + value.len() > MAX_CALL_BYTES {
-            return self.skipped.push(format!("{}: more than {MAX_CALL_BYTES} bytes for one call", what()));
-        }
-        let Some((op_id, call_key)) = tokamax_label(&stamp).and_then(|label| Some((label.op_id, label.call_key?)))
-        else {
-            return self.skipped.push(format!("{}: it names no operation with its arguments", what()));
-        };
-        let config = match fastest(&value) {
-            Ok(Some(config)) => config,
-            // every config failed there: nothing to look up, but Tokamax keeps the record
-            Ok(None) => {
-                let record = PeerRecord { place: self.place, key: stamp, value };
-                self.place += 1;
-                return self.without_config.entry(device_kind.to_owned()).or_default().push(record);
-            }
-            Err(reason) => {
-                return self.skipped.push(format!("{}, `{}`: {reason}", what(), Call::new(op_id, call_key)));
-            }
-        };
-        let key = CacheKey {
-            call: Call { op_id, call_key },
-            direction: Direction::Forward,
-            device: DeviceIdentity {
-                platform: platform_of(device_kind).to_owned(),
-                device_kind: device_kind.to_owned(),
-                hardware: BTreeMap::from([(DEVICE_KIND.to_owned(), device_kind.to_owned())]),
-            },
-        };
-        let record = PeerRecord { place: self.place, key: stamp, value };
-        self.place += 1;
-        let known = self.places.get(&key).and_then(|place| self.entries.get_mut(*place));
-        let Some((key, entry)) = known else {
-            let peer = Some(Peer { format: FORMAT.to_owned(), records: vec![record] });
-            self.places.insert(key.clone(), self.entries.len());
-            return self.entries.push((key, Entry { peer, ..Entry::new(config) }));
-        };
-        let name = format!("`{}`", key.call);
-        let Some(peer) = &mut entry.peer else { return };
-        if let Some((index, same)) =
-            peer.records.iter_mut().enumerate().find(|(_, known)| canonical(&known.key) == canonical(&record.key))
-        {
-            *same = record;
-            if index == 0 {
-                entry.config = config;
-            }
-            return self.skipped.push(format!("{name} occurs twice; the last one counts"));
-        }
-        if !has_room(peer, &record) {
-            let reason = format!("more than {MAX_RECORDS} calls or {MAX_CALL_BYTES} bytes for one label");
-            return self.skipped.push(format!("{name}: {reason}"));
-        }
-        peer.records.push(record);
-        self.notes.push(format!(
-            "{name}: a label does not distinguish the operation's own settings; look-ups give the first one's config, \
-             an export gives all"
-        ));
-    }
-    /// Attaches each record without a config to an entry of its device, because there is no entry without a config.
-    fn keep_without_config(&mut self) {
-        for (kind, records) in std::mem::take(&mut self.without_config) {
-            let count = records.len();
-            let peers = self.entries.iter_mut().filter(|(key, _)| key.device.device_kind == kind);
-            let mut peers = peers.filter_map(|(_, entry)| entry.peer.as_mut()).peekable();
-            let mut kept = 0;
-            for record in records {
-                while peers.next_if(|peer| !has_room(peer, &record)).is_some() {}
-                if let Some(peer) = peers.peek_mut() {
-                    peer.records.push(record);
-                    kept += 1;
-                }
-            }
-            let kind = kind.escape_debug();
-            if kept > 0 {
-                self.notes.push(format!("`{kind}`: {kept} calls have no config; they are kept only for exports"));
-            }
-            if kept < count {
-                self.skipped.push(format!("`{kind}`: {} calls have no config", count - kept));
-            }
+    fn tell_unknown(&mut self) {
+        for (name, count) in &self.unknown {
+            self.calls.notes.push(format!(
+                "`{name}`: {} kept by the name of the database, because the operations of Tokamax {} have none of this \
+                 name, and labels hold its class: import again with `--operations FILE`, which `python -m \
+                 autotune_lowered.tokamax_operations` prints for the installed Tokamax",
+                counted(*count, "call"),
+                self.operations.tokamax.escape_debug()
+            ));
         }
     }
-}
-
-/// Whether a label can hold one more record.
-fn has_room(peer: &Peer, record: &PeerRecord) -> bool {
-    let length = |record: &PeerRecord| record.key.len() + record.value.len();
-    let held: usize = peer.records.iter().map(length).sum();
-    peer.records.len() < MAX_RECORDS && held + length(record) <= MAX_CALL_BYTES
 }

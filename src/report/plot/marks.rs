@@ -5,15 +5,15 @@ use crate::analysis::collectives::CollectiveKind;
 use super::axis::LogAxis;
 use super::picture::{MarkStyle, PanelFrame, Picture, STYLES, draw, escaped};
 
-/// Returns a kind's colour and mark.
+/// Returns a kind's colour and mark; kinds that are alike share one, and their titles name them.
 pub(super) fn style(kind: CollectiveKind) -> MarkStyle {
     let place = match kind {
         CollectiveKind::AllGather => 0,
         CollectiveKind::AllReduce => 1,
-        CollectiveKind::AllToAll => 2,
+        CollectiveKind::AllToAll | CollectiveKind::RaggedAllToAll => 2,
         CollectiveKind::ReduceScatter => 3,
-        CollectiveKind::CollectivePermute => 4,
-        CollectiveKind::CollectiveBroadcast => 5,
+        CollectiveKind::CollectivePermute | CollectiveKind::Send | CollectiveKind::Recv | CollectiveKind::SendRecv => 4,
+        CollectiveKind::CollectiveBroadcast | CollectiveKind::Unknown => 5,
         CollectiveKind::DeviceToHost => 6,
         CollectiveKind::HostToDevice => 7,
     };

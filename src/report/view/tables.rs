@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use crate::analysis::{DeviceRuntime, MeanStd, ModuleSummary, OperationSummary, Part, Summary};
+use crate::analysis::{DeviceRuntime, KernelShare, MeanStd, ModuleSummary, OperationSummary, Part, Summary};
 use crate::hlo::{LiveBuffer, ProgramMemory};
 use crate::report::grid::cells;
 use crate::report::memory::{MEMORY_COLUMNS, known, memory_cells};
@@ -31,6 +31,7 @@ pub(super) fn tables(summary: &Summary, results: &[AutotuningResult]) -> Markup 
         (roofline(summary))
         (parts("By opcode", &summary.opcodes))
         (parts("By source line", &summary.sources))
+        (kernels(summary))
         (notes(summary))
     }
 }
@@ -129,6 +130,16 @@ fn parts(name: &str, parts: &[Part]) -> Markup {
     let with_time: Vec<&Part> = parts.iter().filter(|part| part.time_ns > 0.0).collect();
     let row = |part: &&Part| vec![part.name.clone(), format_part(part.share), format_ns(part.time_ns)];
     table(name, &["name", ">share of 2", ">time"], with_time.iter().map(row))
+}
+
+/// Draws what devices ran in no program.
+fn kernels(summary: &Summary) -> Markup {
+    let row = |kernel: &KernelShare| {
+        let (share, time) = (format_part(kernel.share), format_ns(kernel.time_ns));
+        cells![kernel.name, share, time, kernel.count, kernel.device()].to_vec()
+    };
+    let columns = ["kernel in no program", ">share of the device's time", ">time", ">events", "device"];
+    table("Kernels in no program", &columns, summary.kernels.iter().map(row))
 }
 
 fn notes(summary: &Summary) -> Markup {

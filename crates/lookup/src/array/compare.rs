@@ -71,7 +71,7 @@ impl Tolerance {
 /// The result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct ArrayComparison {
     /// Whether every element is within the tolerance. NaN equals NaN, an infinity the same infinity.
     pub matches: bool,
     /// Elements beyond the tolerance.
@@ -126,12 +126,12 @@ impl Reference {
     ///
     /// A NaN or an infinity equals only the same: a candidate with NaN where the reference has a number does not match,
     /// at any tolerance.
-    pub fn compare(&self, ours: &[u8]) -> Comparison {
+    pub fn compare(&self, ours: &[u8]) -> ArrayComparison {
         let dtype = self.spec.dtype;
         let whole = |bytes: &[u8]| self.spec.host_bytes() == Some(bytes.len() as u64);
         if !whole(ours) || !whole(&self.bytes) {
             let mismatches = self.spec.elements().unwrap_or(u64::MAX);
-            return Comparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
+            return ArrayComparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
         }
         let mut comparing = Comparing::new(dtype, self.tolerance, self.found.map_or(0.0, |found| found.rms));
         comparing.block(ours, &self.bytes);
@@ -149,14 +149,14 @@ pub struct Comparing {
     relative: f64,
     /// Elements seen so far.
     elements: u64,
-    found: Comparison,
+    found: ArrayComparison,
 }
 
 impl Comparing {
     /// Nothing is seen yet. `rms` is the root mean square of the finite elements of the whole reference.
     pub fn new(dtype: DType, tolerance: Tolerance, rms: f64) -> Self {
         let Tolerance { absolute, relative, of_rms } = tolerance;
-        let found = Comparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
+        let found = ArrayComparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
         Self { dtype, slack: absolute + of_rms * rms, relative, elements: 0, found }
     }
 
@@ -199,7 +199,7 @@ impl Comparing {
     }
 
     /// What is found so far.
-    pub fn found(&self) -> &Comparison {
+    pub fn found(&self) -> &ArrayComparison {
         &self.found
     }
 }
@@ -242,7 +242,7 @@ mod tests {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
-    fn compare(dtype: DType, ours: &[u8], reference: &[u8]) -> Comparison {
+    fn compare(dtype: DType, ours: &[u8], reference: &[u8]) -> ArrayComparison {
         let spec = ArraySpec::new(dtype, [(ours.len() / dtype.host_bytes()) as u64]);
         Reference::new(spec, reference.to_vec(), Tolerance::for_dtype(dtype)).compare(ours)
     }
@@ -323,7 +323,7 @@ mod tests {
     }
 
     /// What [`Reference::compare`] finds, element by element.
-    fn one_by_one(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Comparison {
+    fn one_by_one(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> ArrayComparison {
         let elements = |bytes: &[u8]| -> Vec<Element> {
             bytes.chunks_exact(dtype.host_bytes()).map(|bytes| decode(dtype, bytes).unwrap()).collect()
         };
@@ -340,7 +340,7 @@ mod tests {
                 off[at] != 0.0 && (off[at].is_nan() || off[at] > slack + tolerance.relative * size)
             })
             .collect();
-        Comparison {
+        ArrayComparison {
             matches: beyond.is_empty(),
             mismatches: beyond.len() as u64,
             max_absolute: off.iter().copied().filter(|off| off.is_finite()).fold(0.0, f64::max),

@@ -26,7 +26,7 @@ mod npy;
 mod spec;
 mod special_values;
 
-pub use compare::{Comparing, Comparison, Reference, Tolerance};
+pub use compare::{ArrayComparison, Comparing, Reference, Tolerance};
 pub use dtype::{DType, UnknownDType};
 pub use element_text::element_text;
 pub use fill::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};

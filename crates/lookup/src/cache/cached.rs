@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::entry::Entry;
 use super::error::StoreError;
 use super::key::CacheKey;
-use super::row::{Row, Rows};
+use super::row::{EntryRow, EntryRows};
 use super::snapshot::{Snapshot, SnapshotStore};
 
 /// The entries of one cache.
@@ -29,7 +29,7 @@ impl Cached {
     /// # Errors
     /// If a record of a snapshot is damaged.
     pub fn to_entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        self.rows()?.iter().map(Row::to_pair).collect()
+        self.rows()?.iter().map(EntryRow::to_pair).collect()
     }
 
     /// The same without what [replayed](Entry::is_replayed) samples decided, and how many entries that leaves out.
@@ -39,13 +39,13 @@ impl Cached {
     pub fn without_replayed(self) -> Result<(Self, usize), StoreError> {
         let rows = self.rows()?;
         let is_measured =
-            |row: &&Row<'_>| !row.may_be_replayed() || !row.to_entry().is_ok_and(|entry| entry.is_replayed());
+            |row: &&EntryRow<'_>| !row.may_be_replayed() || !row.to_entry().is_ok_and(|entry| entry.is_replayed());
         let measured: Vec<_> = rows.iter().filter(is_measured).collect();
         let skipped = rows.len() - measured.len();
         if skipped == 0 {
             return Ok((self, 0));
         }
-        let measured = measured.into_iter().map(Row::to_pair).collect::<Result<_, _>>()?;
+        let measured = measured.into_iter().map(EntryRow::to_pair).collect::<Result<_, _>>()?;
         Ok((Self::Entries(measured), skipped))
     }
 
@@ -53,16 +53,16 @@ impl Cached {
     ///
     /// # Errors
     /// If an entry of a snapshot is damaged.
-    pub fn rows(&self) -> Result<Vec<Row<'_>>, StoreError> {
+    pub fn rows(&self) -> Result<Vec<EntryRow<'_>>, StoreError> {
         match self {
             Self::Snapshot(store) => rows_of_snapshot(store.snapshot()),
-            Self::Entries(entries) => Ok(Rows::of_entries(entries).rows),
+            Self::Entries(entries) => Ok(EntryRows::of_entries(entries).rows),
         }
     }
 }
 
-fn rows_of_snapshot(snapshot: &Snapshot) -> Result<Vec<Row<'_>>, StoreError> {
-    let rows: Vec<Row<'_>> = snapshot.records().map(|record| snapshot.row(&record?)).collect::<Result<_, _>>()?;
+fn rows_of_snapshot(snapshot: &Snapshot) -> Result<Vec<EntryRow<'_>>, StoreError> {
+    let rows: Vec<EntryRow<'_>> = snapshot.records().map(|record| snapshot.row(&record?)).collect::<Result<_, _>>()?;
     let is_in_order = rows.is_sorted_by(|a, b| a.compare_keys(b) == Ordering::Less);
     if is_in_order {
         Ok(rows)

@@ -7,21 +7,21 @@ use super::cached::Cached;
 use super::entry::Entry;
 use super::error::StoreError;
 use super::key::CacheKey;
-use super::row::Row;
+use super::row::EntryRow;
 
 /// The differences between two caches.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CacheDiff {
     /// In the keys' order.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<EntryDifference>,
     /// Entries that are the same in both.
     pub same: usize,
 }
 
 /// One key whose entries differ.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Difference {
+pub struct EntryDifference {
     /// The key.
     pub key: CacheKey,
     /// The first cache's entry.
@@ -34,7 +34,7 @@ pub struct Difference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
-pub enum Change {
+pub enum EntryChange {
     /// Only the second cache has one.
     Added,
     /// Only the first cache has one.
@@ -45,14 +45,14 @@ pub enum Change {
     Evidence,
 }
 
-impl Difference {
+impl EntryDifference {
     /// How they differ.
-    pub fn change(&self) -> Change {
+    pub fn change(&self) -> EntryChange {
         match (&self.before, &self.after) {
-            (None, _) => Change::Added,
-            (_, None) => Change::Removed,
-            (Some(before), Some(after)) if before.config != after.config => Change::Config,
-            _ => Change::Evidence,
+            (None, _) => EntryChange::Added,
+            (_, None) => EntryChange::Removed,
+            (Some(before), Some(after)) if before.config != after.config => EntryChange::Config,
+            _ => EntryChange::Evidence,
         }
     }
 }
@@ -65,7 +65,7 @@ pub fn diff(before: &Cached, after: &Cached) -> Result<CacheDiff, StoreError> {
     let (before, after) = (before.rows()?, after.rows()?);
     let (mut left, mut right) = (before.iter().peekable(), after.iter().peekable());
     let mut found = CacheDiff::default();
-    let entry = |row: Option<&Row<'_>>| row.map(|row| row.to_pair()).transpose();
+    let entry = |row: Option<&EntryRow<'_>>| row.map(|row| row.to_pair()).transpose();
     loop {
         let order = match (left.peek(), right.peek()) {
             (Some(a), Some(b)) => a.compare_keys(b),
@@ -84,6 +84,6 @@ pub fn diff(before: &Cached, after: &Cached) -> Result<CacheDiff, StoreError> {
         let (before, after) = (entry(a)?, entry(b)?);
         let Some(key) = before.as_ref().or(after.as_ref()).map(|(key, _)| key.clone()) else { continue };
         let of = |pair: Option<(CacheKey, Arc<Entry>)>| pair.map(|(_, entry)| entry);
-        found.differences.push(Difference { key, before: of(before), after: of(after) });
+        found.differences.push(EntryDifference { key, before: of(before), after: of(after) });
     }
 }

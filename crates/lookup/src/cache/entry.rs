@@ -65,6 +65,9 @@ pub struct PeerRecord {
     pub key: String,
     /// The tool's data on it.
     pub value: String,
+    /// What the file held besides its calls, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<String>,
 }
 
 /// How an entry was found.
@@ -214,9 +217,9 @@ mod tests {
     #[test]
     fn the_text_of_a_snapshot_is_that_of_every_store() {
         let provenance = format!(
-            r#"{{"job":"{}","timer":"pjrt","source":"host-wall","environment":{{}},"baseline":{{"z":1.0,"a":[]}},"baseline_ns":2.5,
-            "best_ns":1,"ratio":0.4,"interval":{{"low":0.3,"high":0.5,"confidence":0.95}},"rounds":8,"measured":2,"failed":0,
-            "tool":"t","decided_at":7}}"#,
+            r#"{{"job":"{}","timer":"pjrt","source":"host-wall","environment":{{}},"baseline":{{"z":1.0,"a":[]}},
+            "baseline_ns":2.5,"best_ns":1,"ratio":0.4,"interval":{{"low":0.3,"high":0.5,"confidence":0.95}},"rounds":8,
+            "measured":2,"failed":0,"tool":"t","decided_at":7}}"#,
             "0f".repeat(32)
         );
         let peer = r#"{"format":"f","records":[{"place":1,"key":"k","value":"\"größe\""}]}"#;
@@ -253,8 +256,14 @@ mod tests {
             r#""timer":"own","source":"sundial","metric":"shade","cache_state":"dusk""#,
         ] {
             let stored = format!(
-                r#"{{"config":{{"b":4}},"provenance":{{"job":"{}",{how},"environment":{{"platform_version":"x"}},"baseline":{{"b":8}},"baseline_ns":2.5,"best_ns":1.0,"ratio":0.4,"interval":{{"low":0.3,"high":0.5,"confidence":0.95}},"rounds":8,"measured":2,"failed":0,"tie_set":[],"tool":"t","decided_at":7}}}}"#,
-                "0f".repeat(32)
+                concat!(
+                    r#"{{"config":{{"b":4}},"provenance":{{"job":"{}",{how},"environment":{{"platform_version":"x"}},"#,
+                    r#""baseline":{{"b":8}},"baseline_ns":2.5,"best_ns":1.0,"ratio":0.4,"#,
+                    r#""interval":{{"low":0.3,"high":0.5,"confidence":0.95}},"rounds":8,"measured":2,"failed":0,"#,
+                    r#""tie_set":[],"tool":"t","decided_at":7}}}}"#
+                ),
+                "0f".repeat(32),
+                how = how
             );
             assert_eq!(serde_json::from_str::<Entry>(&stored).unwrap().to_text(), stored);
         }

@@ -104,7 +104,8 @@ impl StoreError {
     pub fn damaged(path: &Path, what: impl fmt::Display) -> Self {
         let (path, what) = (path.display(), what.to_string());
         let line = format!(
-            "an entry of `{path}` is damaged: {what}; `autotune-lowered cache rebuild` makes it again from the sample log"
+            "an entry of `{path}` is damaged: {what}; `autotune-lowered cache rebuild` makes it again from the sample \
+             log"
         );
         Self { kind: StoreErrorKind::Damaged, line, next: "", source: Some(what.into()) }
     }

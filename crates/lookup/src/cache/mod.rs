@@ -9,7 +9,7 @@
 //! | `sled-v1/` | the sled database; entries in the tree `entries-v1` |
 //! | `best-v1.snapshot` | the [snapshot](Snapshot) of the entries that was published last: what other processes read |
 //! | `selftest-v1.json` | this machine's noise floor for some programs, written by `selftest` |
-//! | `sled-v1.state` | `open`, or `clean`, the digest of the folder's files at the last close, and how long the sample log was then |
+//! | `sled-v1.state` | `open`, or `clean`, digest of the folder's files and length of the log at the last close |
 //!
 //! sled cannot be trusted to notice a flipped bit, and may panic on one. So its folder is opened only if its bytes are
 //! those that the last close left. Otherwise it is set aside and filled again from the sample log.
@@ -54,7 +54,7 @@ mod tiered;
 pub use crate::mapped_file::Mapping;
 pub use crate::stats::Interval;
 pub use cached::Cached;
-pub use diff::{CacheDiff, Change, Difference, diff};
+pub use diff::{CacheDiff, EntryChange, EntryDifference, diff};
 pub use entry::{Entry, EntryOf, Peer, PeerRecord, Provenance, Superseded, SupersededOf};
 pub use error::{StoreError, StoreErrorKind};
 pub use hit::{Flag, FlagKind, Hit};
@@ -66,7 +66,7 @@ pub use miss::MissReason;
 pub use option_policy::{COMPILER_OPTIONS, OptionPolicy, field_policy, option_policy, refuse, why_refused};
 pub use overlay::OverlayGuard;
 pub use place::{PlaceError, is_url, shown_url, snapshot_of};
-pub use row::{MergedText, Row, Rows};
+pub use row::{EntryRow, EntryRows, MergedText};
 pub use shipped::{ShippedConfigs, SkippedFile, write_shipped};
 pub use snapshot::{SNAPSHOT_FILE, Snapshot, SnapshotRecord, SnapshotStore, write_rows, write_snapshot};
 pub use store::{ConfigStore, Tier};

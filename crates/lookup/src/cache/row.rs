@@ -18,24 +18,24 @@ const SOME: usize = 1 << 9;
 /// Rows in the keys' order, and the operations and devices that they name, each sorted. Equal ones are shared, so that
 /// comparisons touch little memory.
 #[derive(Debug)]
-pub struct Rows<'a> {
+pub struct EntryRows<'a> {
     /// The rows.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<EntryRow<'a>>,
     /// The operations they name.
     pub operations: Vec<&'a str>,
     /// The devices they name.
     pub devices: Vec<&'a DeviceIdentity>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> EntryRows<'a> {
     /// Rows in any order; those with the same key keep theirs.
-    pub fn of(mut rows: Vec<Row<'a>>) -> Self {
+    pub fn of(mut rows: Vec<EntryRow<'a>>) -> Self {
         let names: Vec<_> = rows.par_chunks_mut(SOME).map(share_with_neighbours).collect();
         let (operations, devices): (Vec<_>, Vec<_>) = names.into_iter().unzip();
         let (operations, devices) = (distinct(operations), distinct(devices));
         rows.par_chunks_mut(SOME).for_each(|rows| {
             let mut last: Option<(KeyRef<'a>, KeyRef<'a>)> = None;
-            for Row { key, .. } in rows {
+            for EntryRow { key, .. } in rows {
                 let known = last.filter(|(from, _)| from.is_named_alike(key)).map(|(_, to)| (to.op_id, to.device));
                 let from = *key;
                 (key.op_id, key.device) = known.unwrap_or_else(|| {
@@ -45,7 +45,7 @@ impl<'a> Rows<'a> {
             }
         });
         if !rows.is_sorted_by(|a, b| a.compare_keys(b) != Ordering::Greater) {
-            rows.par_sort_by(Row::compare_keys);
+            rows.par_sort_by(EntryRow::compare_keys);
         }
         Self { rows, operations, devices }
     }
@@ -53,7 +53,7 @@ impl<'a> Rows<'a> {
     /// Entries in memory, each key once: among equal ones the last counts.
     pub(super) fn of_entries(entries: &'a [(CacheKey, Arc<Entry>)]) -> Self {
         let mut rows = Vec::new();
-        entries.par_iter().map(Row::of_entry).collect_into_vec(&mut rows);
+        entries.par_iter().map(EntryRow::of_entry).collect_into_vec(&mut rows);
         let mut sorted = Self::of(rows);
         if !sorted.rows.is_sorted_by(|a, b| a.compare_keys(b) == Ordering::Less) {
             sorted.rows.reverse();
@@ -65,9 +65,9 @@ impl<'a> Rows<'a> {
 }
 
 /// Shares operations and devices between neighbouring rows; returns them without consecutive repetitions.
-fn share_with_neighbours<'a>(rows: &mut [Row<'a>]) -> (Vec<&'a str>, Vec<&'a DeviceIdentity>) {
+fn share_with_neighbours<'a>(rows: &mut [EntryRow<'a>]) -> (Vec<&'a str>, Vec<&'a DeviceIdentity>) {
     let (mut operations, mut devices): (Vec<&str>, Vec<&DeviceIdentity>) = (Vec::new(), Vec::new());
-    for Row { key, .. } in rows {
+    for EntryRow { key, .. } in rows {
         match operations.last() {
             Some(last) if *last == key.op_id => key.op_id = last,
             _ => operations.push(key.op_id),
@@ -93,16 +93,16 @@ fn of<T: Ord + Copy>(all: &[T], wanted: T) -> Option<T> {
 
 /// One entry, in place.
 #[derive(Debug, Clone)]
-pub struct Row<'a> {
+pub struct EntryRow<'a> {
     /// Whose entry it is.
     pub key: KeyRef<'a>,
     /// The first bytes of the call key, which usually distinguish two keys without reading them.
     head: u64,
-    entry: Stored<'a>,
+    entry: EntrySource<'a>,
 }
 
 #[derive(Debug, Clone)]
-enum Stored<'a> {
+enum EntrySource<'a> {
     /// In memory.
     Entry(&'a Arc<Entry>),
     /// In a snapshot.
@@ -133,20 +133,20 @@ pub(super) fn decided(entry: &Entry) -> u64 {
     entry.provenance.as_ref().map_or(0, |provenance| provenance.decided_at.saturating_add(1))
 }
 
-impl<'a> Row<'a> {
+impl<'a> EntryRow<'a> {
     /// An entry in memory.
     pub(super) fn of_entry((key, entry): &'a (CacheKey, Arc<Entry>)) -> Self {
-        Self { key: key.parts(), head: head(&key.call.call_key), entry: Stored::Entry(entry) }
+        Self { key: key.parts(), head: head(&key.call.call_key), entry: EntrySource::Entry(entry) }
     }
 
     /// A record of the snapshot in a file.
     pub(super) fn of_text(key: KeyRef<'a>, text: EntryText<'a>, decided: u64, file: &'a PathBuf) -> Self {
-        Self { key, head: head(key.call_key), entry: Stored::Text { text, decided, file } }
+        Self { key, head: head(key.call_key), entry: EntrySource::Text { text, decided, file } }
     }
 
     /// The same call with the merged entry.
     pub fn settled(&self, settled: MergedText) -> Self {
-        Self { entry: Stored::Settled(Box::new(settled)), ..*self }
+        Self { entry: EntrySource::Settled(Box::new(settled)), ..*self }
     }
 
     /// As [`CacheKey`]s compare.
@@ -163,19 +163,19 @@ impl<'a> Row<'a> {
     /// When it was decided, as a number to order by; zero if unknown.
     pub fn decided(&self) -> u64 {
         match &self.entry {
-            Stored::Entry(entry) => decided(entry),
-            Stored::Text { decided, .. } => *decided,
-            Stored::Settled(settled) => settled.decided,
+            EntrySource::Entry(entry) => decided(entry),
+            EntrySource::Text { decided, .. } => *decided,
+            EntrySource::Settled(settled) => settled.decided,
         }
     }
 
     /// Whether the entry may hold other decisions than its own.
     pub fn may_supersede(&self) -> bool {
         match &self.entry {
-            Stored::Entry(entry) => !entry.superseded.is_empty(),
+            EntrySource::Entry(entry) => !entry.superseded.is_empty(),
             // a parameter of the baseline may have that name
-            Stored::Text { text, .. } => text.rest.contains("\"superseded\":["),
-            Stored::Settled(settled) => settled.text.contains("\"superseded\":["),
+            EntrySource::Text { text, .. } => text.rest.contains("\"superseded\":["),
+            EntrySource::Settled(settled) => settled.text.contains("\"superseded\":["),
         }
     }
 
@@ -183,25 +183,25 @@ impl<'a> Row<'a> {
     pub fn may_be_replayed(&self) -> bool {
         let is_named = |text: &str| text.contains("\"source\":\"replay\"");
         match &self.entry {
-            Stored::Entry(entry) => entry.is_replayed(),
-            Stored::Text { text, .. } => is_named(text.rest),
-            Stored::Settled(settled) => is_named(&settled.text),
+            EntrySource::Entry(entry) => entry.is_replayed(),
+            EntrySource::Text { text, .. } => is_named(text.rest),
+            EntrySource::Settled(settled) => is_named(&settled.text),
         }
     }
 
     /// The entry as JSON, in the spelling of the stores.
     pub fn text(&self) -> Cow<'_, str> {
         match &self.entry {
-            Stored::Entry(entry) => Cow::Owned(entry.to_text()),
-            Stored::Text { text, .. } => Cow::Owned(text.to_text()),
-            Stored::Settled(settled) => Cow::Borrowed(&settled.text),
+            EntrySource::Entry(entry) => Cow::Owned(entry.to_text()),
+            EntrySource::Text { text, .. } => Cow::Owned(text.to_text()),
+            EntrySource::Settled(settled) => Cow::Borrowed(&settled.text),
         }
     }
 
     /// Whether both entries have one text.
     pub fn has_text_of(&self, other: &Self) -> bool {
         match (&self.entry, &other.entry) {
-            (Stored::Text { text, .. }, Stored::Text { text: other, .. }) => text == other,
+            (EntrySource::Text { text, .. }, EntrySource::Text { text: other, .. }) => text == other,
             _ => self.text() == other.text(),
         }
     }
@@ -209,18 +209,18 @@ impl<'a> Row<'a> {
     /// The config as canonical JSON.
     pub(super) fn config(&self) -> &str {
         match &self.entry {
-            Stored::Entry(entry) => entry.config.as_str(),
-            Stored::Text { text, .. } => text.config,
-            Stored::Settled(settled) => settled.parts().map_or("", |text| text.config),
+            EntrySource::Entry(entry) => entry.config.as_str(),
+            EntrySource::Text { text, .. } => text.config,
+            EntrySource::Settled(settled) => settled.parts().map_or("", |text| text.config),
         }
     }
 
     /// Appends what follows the config in the text.
     pub(super) fn put_rest(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         match &self.entry {
-            Stored::Entry(entry) => put_rest(entry, out)?,
-            Stored::Text { text, .. } => out.extend(text.rest.as_bytes()),
-            Stored::Settled(settled) => out.extend(settled.parts().map_or("", |text| text.rest).as_bytes()),
+            EntrySource::Entry(entry) => put_rest(entry, out)?,
+            EntrySource::Text { text, .. } => out.extend(text.rest.as_bytes()),
+            EntrySource::Settled(settled) => out.extend(settled.parts().map_or("", |text| text.rest).as_bytes()),
         }
         Ok(())
     }
@@ -231,9 +231,9 @@ impl<'a> Row<'a> {
     /// If the text is not an entry's.
     pub fn to_entry(&self) -> Result<Arc<Entry>, StoreError> {
         let entry = match &self.entry {
-            Stored::Entry(entry) => return Ok(Arc::clone(entry)),
-            Stored::Text { text, .. } => text.to_entry(),
-            Stored::Settled(settled) => serde_json::from_str(&settled.text).ok(),
+            EntrySource::Entry(entry) => return Ok(Arc::clone(entry)),
+            EntrySource::Text { text, .. } => text.to_entry(),
+            EntrySource::Settled(settled) => serde_json::from_str(&settled.text).ok(),
         };
         entry.map(Arc::new).ok_or_else(|| self.unreadable())
     }
@@ -249,8 +249,8 @@ impl<'a> Row<'a> {
     /// The error for a text that is not an entry's.
     pub fn unreadable(&self) -> StoreError {
         let file = match &self.entry {
-            Stored::Text { file, .. } => file,
-            Stored::Entry(_) | Stored::Settled(_) => Path::new("memory"),
+            EntrySource::Text { file, .. } => file,
+            EntrySource::Entry(_) | EntrySource::Settled(_) => Path::new("memory"),
         };
         StoreError::snapshot(file, format!("the entry of `{}` is not a config with its provenance", self.key.call()))
     }

@@ -34,11 +34,11 @@ pub enum Lookup<'a> {
 #[derive(Clone, Copy)]
 pub struct Miss<'a> {
     cache: &'a TieredCache,
-    question: Question<'a>,
+    question: LookupQuestion<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Question<'a> {
+struct LookupQuestion<'a> {
     device: &'a DeviceFingerprint,
     op_id: &'a str,
     call_key: &'a str,
@@ -184,7 +184,7 @@ impl TieredCache {
         Ok(match self.find(device, op_id, call_key, direction, mode)? {
             Some(hit) => Lookup::Hit(hit),
             None => {
-                let question = Question { device, op_id, call_key, direction, mode };
+                let question = LookupQuestion { device, op_id, call_key, direction, mode };
                 Lookup::Miss(Miss { cache: self, question })
             }
         })
@@ -245,11 +245,11 @@ impl TieredCache {
         direction: Option<Direction>,
         mode: MatchMode,
     ) -> Result<MissReason, StoreError> {
-        self.explain(Question { device, op_id, call_key, direction, mode })
+        self.explain(LookupQuestion { device, op_id, call_key, direction, mode })
     }
 
-    fn explain(&self, question: Question<'_>) -> Result<MissReason, StoreError> {
-        let Question { device, op_id, call_key, direction, mode } = question;
+    fn explain(&self, question: LookupQuestion<'_>) -> Result<MissReason, StoreError> {
+        let LookupQuestion { device, op_id, call_key, direction, mode } = question;
         for (key, entry, _) in self.of_call(op_id, call_key, |_| true)? {
             let call = Call::new(op_id, call_key);
             let difference = mode.compare(&device.identity, &key.device);

@@ -10,7 +10,7 @@ pub(crate) const LONG_NAME_BYTES: usize = 1024;
 /// Modules up to this size are held in memory, for their structure and the digest.
 pub(crate) const STRUCTURE_BYTES: u64 = 1 << 28;
 
-const MAX_HINTS: usize = 16;
+const MAX_HINTS: usize = 4096;
 
 /// Counts over the `op_name`s or locations of a module.
 #[derive(Debug, Default, Clone)]

@@ -5,6 +5,10 @@ use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
 use super::graph::Unread;
 use super::sites::Untyped;
+use crate::counted::{counted, listed};
+
+/// The code of [`cut_sites`].
+pub(super) const CALL_SITES_CUT: &str = "call-sites-cut";
 
 /// The text of a lowered function with its locations, by the version of JAX.
 const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \
@@ -79,6 +83,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
         Some(structure) => {
             long_names(structure, form, &mut say);
             unread(structure, form, &mut say);
+            all.extend(cut_sites(labels));
         }
         None => say(
             "no-call-sites",
@@ -96,7 +101,7 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
 fn cut_labels(counts: &Counts<'_>, labels: &[FoundLabel], form: &str, say: &mut impl FnMut(&str, String)) {
     let by_name = || labels.iter().filter(|label| label.evidence == Evidence::ByName);
     if by_name().next().is_some() {
-        let names: Vec<&str> = by_name().map(|label| label.label.op_name()).take(8).collect();
+        let names = listed(by_name().map(|label| label.label.op_name().to_owned()));
         let cause = match counts.form {
             ModuleForm::HloText | ModuleForm::HloProto => "conversion to HLO cuts each name at its first `@`",
             _ => "their names end before the key",
@@ -108,7 +113,7 @@ fn cut_labels(counts: &Counts<'_>, labels: &[FoundLabel], form: &str, say: &mut 
                  {STABLEHLO_COMMAND}",
                 by_name().count(),
                 labels.len(),
-                names.join(", ")
+                names
             ),
         );
     }
@@ -156,11 +161,11 @@ fn no_labels(counts: &Counts<'_>, form: &str) -> (&'static str, String) {
         return ("no-labels", format!("no label in this {form}: {}", io_hint(STABLEHLO_COMMAND)));
     };
     let census = &structure.head.census;
-    let hints: Vec<&str> = census.hints.iter().map(String::as_str).take(8).collect();
-    let hints = if hints.is_empty() {
+    let hints = if census.hints.is_empty() {
         String::new()
     } else {
-        format!(" (instruction names hint at {}, which is too weak to tune)", hints.join(", "))
+        let hints = listed(census.hints.iter().cloned());
+        format!(" (instruction names hint at {hints}, which is too weak to tune)")
     };
     match counts.form {
         ModuleForm::StablehloBytecode => (
@@ -209,6 +214,22 @@ fn no_name_has_one(
     };
     let keep = if lost.is_empty() && module_form != ModuleForm::StablehloText { STABLEHLO_COMMAND } else { "" };
     format!("none of the {} names in this {form} carries a label{lost}: {}", census.names, io_hint(keep))
+}
+
+/// Labels with more call sites than are listed.
+pub(super) fn cut_sites(labels: &[FoundLabel]) -> Option<Diagnosis> {
+    let cut: Vec<String> = labels
+        .iter()
+        .filter(|label| label.is_list_cut())
+        .map(|found| format!("`{}` has {}", found.label, found.forward_calls + found.backward_calls))
+        .collect();
+    let message = format!(
+        "of {} only the first {} call sites are listed, while the counts are complete: {}",
+        counted(cut.len(), "label"),
+        FoundLabel::MAX_CALL_SITES,
+        listed(cut.iter().cloned())
+    );
+    (!cut.is_empty()).then(|| Diagnosis { code: CALL_SITES_CUT.to_owned(), message })
 }
 
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {

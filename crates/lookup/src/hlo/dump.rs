@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use super::diagnosis::{CALL_SITES_CUT, cut_sites};
 use super::dump_files::DumpFiles;
 use super::error::ScanError;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
+use super::sub_folders::SubFolders;
 use crate::counted::{counted, listed};
 
 /// Scans the modules of a dump folder, each by `scan_file`, and merges their labels.
@@ -27,6 +29,7 @@ pub(crate) fn scan(folder: &Path, scan_file: impl Fn(&Path) -> Result<Scan, Scan
         let message = format!("{} cannot be read: {}", counted(unreadable.len(), "module"), listed(unreadable));
         diagnosis.push(Diagnosis { code: "module-unreadable".to_owned(), message });
     }
+    diagnosis.extend(SubFolders::of(folder).diagnosis());
     Ok(merge(scans, diagnosis))
 }
 
@@ -52,13 +55,13 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
                     known.occurrences += label.occurrences;
                     known.backward |= label.backward;
                     known.mapped |= label.mapped;
-                    let room = FoundLabel::MAX_CALL_SITES.saturating_sub(known.call_sites.len());
-                    known.call_sites.extend(label.call_sites.into_iter().take(room));
+                    known.add_calls_of(label);
                 }
                 None => labels.push(label),
             }
         }
-        for one in scan.diagnosis {
+        // that of all modules together follows
+        for one in scan.diagnosis.into_iter().filter(|one| one.code != CALL_SITES_CUT) {
             match found.iter_mut().find(|(known, _)| known.code == one.code) {
                 Some((_, names)) => names.push(name.clone()),
                 None => found.push((one, vec![name.clone()])),
@@ -79,5 +82,6 @@ fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
         first
     }));
     labels.sort_by(|a, b| (&a.label, &a.family).cmp(&(&b.label, &b.family)));
+    diagnosis.extend(cut_sites(&labels));
     Scan { module, partitioned, diagnosis, ..Scan::new(ModuleForm::DumpFolder, labels) }
 }

@@ -2,7 +2,7 @@
 //!
 //! `--xla_dump_to` writes `module_0001.jit_f.before_optimizations.txt`, `….cpu_after_optimizations.txt`, with more
 //! flags `….0003.simplification.after_….txt`, and much that is not a module. `JAX_DUMP_IR_TO` writes
-//! `jax_ir0000_jit_f_compile.mlir`.
+//! `jax_ir0000_jit_f_compile.mlir`. Of one stage as text and as a proto, and of those between passes, one file is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -10,13 +10,16 @@ use std::path::{Path, PathBuf};
 
 use super::compressed;
 use super::detect::{self, Content};
-use super::error::ScanError;
-use super::error::ScanErrorKind;
+use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
+use super::sub_folders::{self, SubFolders};
 use crate::outside_file;
 
 const MAX_FILES: usize = 100_000;
 const MAX_COMPRESSION_LAYERS: usize = 2;
+
+/// What may follow the name of a user's own file.
+const EXTENSIONS: [&str; 10] = ["hlo", "txt", "pb", "mlir", "mlirbc", "bc", "stablehlo", "gz", "zst", "bin"];
 
 /// Stage of a file, earliest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,17 +29,27 @@ enum Stage {
     /// Its name states no stage, or one between two passes.
     Between,
     After,
+    /// Its name is that of a module, and its content is none.
+    Unrecognized,
 }
 
 /// A file of a module.
 struct DumpFile {
     path: PathBuf,
+    name: ModuleName,
+    stage: Stage,
+}
+
+/// What a file's name says about its module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ModuleName {
     /// `jit_f`.
     module: String,
-    /// `module_0001`, or another prefix of its name. Unlike the module's name, it distinguishes two shapes of one
-    /// function.
+    /// `module_0001`, with the time before it if there is one; another file's name without its stage. Unlike the
+    /// module's name, it distinguishes two shapes of one function.
     number: String,
-    stage: Stage,
+    /// Whether XLA numbered it.
+    is_numbered: bool,
 }
 
 /// The files of a folder.
@@ -54,6 +67,17 @@ pub struct DumpedModules {
     pub files: Vec<PathBuf>,
     /// The file names of modules of which only a later stage exists.
     pub only_later: Vec<String>,
+    /// The sub-folders that hold modules, which are not read.
+    pub sub_folders: Vec<String>,
+}
+
+/// The files of one module name.
+#[derive(Default)]
+struct NamedFiles<'a> {
+    /// What JAX wrote, or a user.
+    stablehlo: Vec<&'a DumpFile>,
+    /// What XLA wrote, by number.
+    numbered: BTreeMap<&'a str, Vec<&'a DumpFile>>,
 }
 
 impl DumpFiles {
@@ -74,51 +98,54 @@ impl DumpFiles {
             }
         }
         paths.sort();
-        let files: Vec<DumpFile> = paths.iter().filter_map(|path| dump_file(path)).collect();
+        let mut files: Vec<DumpFile> = paths.iter().filter_map(|path| dump_file(path)).collect();
         if files.is_empty() {
-            return Err(ScanErrorKind::NoModuleInFolder { files: paths.len() });
+            return Err(ScanErrorKind::NoModuleInFolder { files: paths.len(), advice: sub_folders::advice(folder) });
         }
+        number_snapshots(&mut files);
         Ok(Self { files, count: paths.len() })
     }
 
-    /// The earliest stage of each module; a module is recognized by its file name up to the stage.
+    /// The earliest stage of each module. JAX numbers its files otherwise than XLA, so where it wrote fewer of a name
+    /// than XLA has numbers, the files of these numbers are read too.
     pub(super) fn earliest(&self) -> Vec<&Path> {
-        let mut chosen = Vec::new();
-        for files in self.by(|file| &file.module).into_values() {
-            let Some(earliest) = files.iter().map(|file| file.stage).min() else { continue };
-            chosen.extend(at_stage(&files, earliest));
+        let mut chosen: Vec<&DumpFile> = Vec::new();
+        for named in self.by_name().into_values() {
+            if named.stablehlo.len() < named.numbered.len() {
+                chosen.extend(named.numbered.values().filter_map(|files| files.iter().min_by_key(|file| file.stage)));
+            }
+            chosen.extend(named.stablehlo);
         }
-        chosen
+        chosen.into_iter().map(|file| file.path.as_path()).collect()
     }
 
-    fn by<'a>(&'a self, key: impl Fn(&'a DumpFile) -> &'a str) -> BTreeMap<&'a str, Vec<&'a DumpFile>> {
-        let mut groups: BTreeMap<&str, Vec<&DumpFile>> = BTreeMap::new();
+    fn by_name(&self) -> BTreeMap<&str, NamedFiles<'_>> {
+        let mut groups: BTreeMap<&str, NamedFiles<'_>> = BTreeMap::new();
         for file in &self.files {
-            groups.entry(key(file)).or_default().push(file);
+            let named = groups.entry(&file.name.module).or_default();
+            match file.stage {
+                Stage::Stablehlo => named.stablehlo.push(file),
+                _ => named.numbered.entry(&file.name.number).or_default().push(file),
+            }
         }
         groups
     }
 
     fn before_passes(&self) -> DumpedModules {
         let mut found = DumpedModules::default();
-        for files in self.by(|file| &file.module).into_values() {
-            if files.iter().any(|file| file.stage == Stage::Stablehlo) {
-                found.files.extend(at_stage(&files, Stage::Stablehlo).into_iter().map(Path::to_owned));
+        for named in self.by_name().into_values() {
+            if !named.stablehlo.is_empty() {
+                found.files.extend(named.stablehlo.into_iter().map(|file| file.path.clone()));
                 continue;
             }
-            let mut by_number: BTreeMap<&str, Vec<&DumpFile>> = BTreeMap::new();
-            for file in files {
-                by_number.entry(&file.number).or_default().push(file);
-            }
-            for (number, files) in by_number {
+            for files in named.numbered.into_values() {
                 // XLA names the stages of its own dumps; the names of other files are the user's
-                let is_named = number.starts_with("module_");
-                let stage = [Stage::Before, Stage::Between]
-                    .into_iter()
-                    .filter(|stage| !is_named || *stage == Stage::Before)
-                    .find(|stage| files.iter().any(|file| file.stage == *stage));
-                match stage {
-                    Some(stage) => found.files.extend(at_stage(&files, stage).into_iter().map(Path::to_owned)),
+                let is_early = |file: &&&DumpFile| match file.stage {
+                    Stage::Between => !file.name.is_numbered,
+                    stage => stage != Stage::After,
+                };
+                match files.iter().filter(is_early).min_by_key(|file| file.stage) {
+                    Some(file) => found.files.push(file.path.clone()),
                     None => found.only_later.extend(files.last().map(|file| file_name(&file.path))),
                 }
             }
@@ -134,55 +161,61 @@ impl DumpFiles {
 /// A folder that cannot be read, or that holds no module.
 pub fn modules_before_passes(folder: &Path) -> Result<DumpedModules, ScanError> {
     let files = DumpFiles::of(folder).map_err(|kind| kind.at(&folder.display().to_string()))?;
-    Ok(files.before_passes())
+    Ok(DumpedModules { sub_folders: SubFolders::of(folder).with_modules, ..files.before_passes() })
 }
 
 /// The file of the same module before XLA's passes, which is beside one from after them.
 pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (module, number) = names(&file_name(file));
+    let name = ModuleName::of(&file_name(file));
     let files = DumpFiles::of(folder).ok()?.files.into_iter();
-    let mut files: Vec<DumpFile> =
-        files.filter(|other| other.module == module && other.stage <= Stage::Before && other.path != file).collect();
+    let mut files: Vec<DumpFile> = files
+        .filter(|other| other.name.module == name.module && other.stage <= Stage::Before && other.path != file)
+        .collect();
     // the number distinguishes several shapes of one function
-    files.sort_by_key(|other| (other.number != number, other.stage));
-    files.into_iter().next().filter(|found| found.number == number || !number.starts_with("module_")).map(|it| it.path)
-}
-
-/// The files of a stage without duplicates: the same stage as text and as a proto is one module, and of those between
-/// passes only the first is read.
-fn at_stage<'a>(files: &[&'a DumpFile], stage: Stage) -> Vec<&'a Path> {
-    let mut seen = BTreeSet::new();
-    let of_stage = files.iter().filter(|file| file.stage == stage);
-    let first = of_stage.filter(|file| {
-        seen.insert(match stage {
-            Stage::Stablehlo => file_name(&file.path),
-            _ => file.number.clone(),
-        })
-    });
-    first.map(|file| file.path.as_path()).collect()
+    files.sort_by_key(|other| (other.name.number != name.number, other.stage));
+    files.into_iter().next().filter(|found| found.name.number == name.number || !name.is_numbered).map(|it| it.path)
 }
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
+/// A file that is a module, or is named like one; the reader of the file reports what is wrong with it.
 fn dump_file(path: &Path) -> Option<DumpFile> {
     let file = outside_file::open(path, u64::MAX).ok()?;
-    let form = match form_of(Box::new(file), 0) {
-        Ok(form) => Some(form?),
-        // the reader of the file reports this
-        Err(_) => None,
-    };
     let name = file_name(path);
-    let stage = match form {
-        Some(ModuleForm::StablehloText | ModuleForm::StablehloBytecode) => Stage::Stablehlo,
-        _ if name.contains("before_optimizations") => Stage::Before,
+    let stage = match form_of(Box::new(file), 0) {
+        Ok(None) if !is_named_as_module(&name) => return None,
+        Ok(None) => Stage::Unrecognized,
+        Ok(Some(ModuleForm::StablehloText | ModuleForm::StablehloBytecode)) => Stage::Stablehlo,
+        _ if ["before_optimizations", "unoptimized_snapshot"].iter().any(|stage| name.contains(stage)) => Stage::Before,
         _ if name.contains("after_optimizations") => Stage::After,
         _ => Stage::Between,
     };
-    let (module, number) = names(&name);
-    Some(DumpFile { path: path.to_owned(), module, number, stage })
+    Some(DumpFile { path: path.to_owned(), name: ModuleName::of(&name), stage })
+}
+
+/// Whether a sub-folder's file is a module.
+pub(super) fn is_module(path: &Path) -> bool {
+    outside_file::open(path, u64::MAX).is_ok_and(|file| matches!(form_of(Box::new(file), 0), Ok(Some(_))))
+}
+
+fn is_named_as_module(name: &str) -> bool {
+    let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
+    let stem = plain.strip_suffix(".txt").or_else(|| plain.strip_suffix(".hlo.pb")).unwrap_or_default();
+    let is_of_xla = stem.ends_with(".before_optimizations") || stem.ends_with("_after_optimizations");
+    is_of_xla || (plain.starts_with("jax_ir") && plain.ends_with(".mlir"))
+}
+
+/// XLA writes the time before the number of every snapshot, and before those of other files only if it is told to.
+fn number_snapshots(files: &mut [DumpFile]) {
+    let plain: BTreeSet<String> = files.iter().map(|file| file.name.number.clone()).collect();
+    for file in files.iter_mut().filter(|file| file_name(&file.path).contains(".execution_")) {
+        if let Some((_, number)) = file.name.number.split_once('.').filter(|(_, number)| plain.contains(*number)) {
+            file.name.number = number.to_owned();
+        }
+    }
 }
 
 /// The form of a file's content, compressed or not; `None` if it is not a module.
@@ -193,6 +226,7 @@ fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<Module
     let whole = io::Cursor::new(head).chain(reader);
     match content {
         Some(Content::Module(form)) => Ok(Some(form)),
+        Some(Content::Exported) => Ok(Some(ModuleForm::StablehloBytecode)),
         Some(Content::Gzip) if layers < MAX_COMPRESSION_LAYERS => {
             form_of(Box::new(compressed::gzip(whole)), layers + 1)
         }
@@ -203,18 +237,30 @@ fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<Module
     }
 }
 
-/// `jit_f` and `module_0001` of `module_0001.jit_f.before_optimizations.txt`; `jit_f` of
-/// `jax_ir0000_jit_f_compile.mlir`.
-fn names(file_name: &str) -> (String, String) {
-    let mut parts = file_name.split('.');
-    let number = parts.next().unwrap_or_default();
-    if let Some(rest) = file_name.strip_prefix("jax_ir") {
-        let rest = rest.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches('_');
-        let stem = rest.split('.').next().unwrap_or_default();
-        return (stem.strip_suffix("_compile").unwrap_or(stem).to_owned(), number.to_owned());
+impl ModuleName {
+    /// `jit_f` and `module_0001` of `module_0001.jit_f.before_optimizations.txt`; `jit_f` of
+    /// `jax_ir0000_jit_f_compile.mlir`. `--xla_dump_include_timestamp` puts the microseconds of the first dump before
+    /// the number: `1763719200000000.module_0001.jit_f.before_optimizations.txt`.
+    fn of(file_name: &str) -> Self {
+        let (first, tail) = file_name.split_once('.').unwrap_or((file_name, ""));
+        if let Some(name) = first.strip_prefix("jax_ir") {
+            let name = name.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start_matches('_');
+            let module = name.strip_suffix("_compile").unwrap_or(name).to_owned();
+            return Self { module, number: first.to_owned(), is_numbered: false };
+        }
+        let after_time = if first.bytes().all(|byte| byte.is_ascii_digit()) { tail } else { file_name };
+        let (number, rest) = after_time.split_once('.').unwrap_or((after_time, ""));
+        if number.strip_prefix("module_").is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit())) {
+            let number = file_name.get(..file_name.len() - after_time.len() + number.len()).unwrap_or(number);
+            let module = rest.split('.').next().unwrap_or_default().to_owned();
+            return Self { module, number: number.to_owned(), is_numbered: true };
+        }
+        // a user's own name, without its stage
+        let is_stage = |part: &&str| EXTENSIONS.contains(part) || part.ends_with("_optimizations");
+        let more: Vec<&str> = tail.split('.').take_while(|part| !part.is_empty() && !is_stage(part)).collect();
+        let own = [&[first], more.as_slice()].concat().join(".");
+        Self { module: own.clone(), number: own, is_numbered: false }
     }
-    let module = if number.starts_with("module_") { parts.next().unwrap_or_default() } else { number };
-    (module.to_owned(), number.to_owned())
 }
 
 #[cfg(test)]

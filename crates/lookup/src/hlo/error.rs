@@ -37,7 +37,8 @@ pub enum ScanErrorKind {
     },
     /// It is not a module in any form known here.
     #[error(
-        "is not a module: {seen}; expected HLO text, StableHLO text or bytecode, a serialized HloModuleProto, or an XLA dump folder"
+        "is not a module: {seen}; expected HLO text, StableHLO text or bytecode, a serialized HloModuleProto, or an \
+         XLA dump folder"
     )]
     NotAModule {
         /// What its first bytes look like.
@@ -71,12 +72,12 @@ pub enum ScanErrorKind {
     #[error("{0}")]
     SideFile(String),
     /// A folder without a module.
-    #[error(
-        "holds no module among its {files} files; point XLA at it with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_text`"
-    )]
+    #[error("holds no module among its {files} files; {advice}")]
     NoModuleInFolder {
         /// Files looked at.
         files: usize,
+        /// What to do instead: what its sub-folders hold, or how to write a dump.
+        advice: String,
     },
 }
 

@@ -21,6 +21,10 @@ pub enum ModuleForm {
     DumpFolder,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 /// One call site of a label.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -65,6 +69,12 @@ pub struct FoundLabel {
     /// Whether it occurs under `vmap(…)`, as far as its own names show.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mapped: bool,
+    /// Number of its call sites in the forward pass, complete even where the list is not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forward_calls: u64,
+    /// Number of those under `transpose(…)`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub backward_calls: u64,
     /// Where it is called, as far as the form shows it; at most [`FoundLabel::MAX_CALL_SITES`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub call_sites: Vec<CallSite>,
@@ -87,6 +97,8 @@ impl FoundLabel {
             line: None,
             backward: false,
             mapped: false,
+            forward_calls: 0,
+            backward_calls: 0,
             call_sites: Vec::new(),
             arguments: None,
         }
@@ -94,9 +106,28 @@ impl FoundLabel {
 
     /// How often the module calls it, if the form shows that. The backward pass of a call is no call of its own.
     pub fn known_calls(&self) -> Option<u64> {
-        let forward = self.call_sites.iter().filter(|site| !site.backward).count();
-        let calls = if forward > 0 { forward } else { self.call_sites.len() };
-        (calls > 0).then_some(calls as u64)
+        [self.forward_calls, self.backward_calls].into_iter().find(|&calls| calls > 0)
+    }
+
+    /// Counts a call site, and lists it if there is room.
+    pub fn add_call_site(&mut self, site: CallSite) {
+        *(if site.backward { &mut self.backward_calls } else { &mut self.forward_calls }) += 1;
+        if self.call_sites.len() < Self::MAX_CALL_SITES {
+            self.call_sites.push(site);
+        }
+    }
+
+    /// Whether there are more call sites than are listed.
+    pub fn is_list_cut(&self) -> bool {
+        self.forward_calls + self.backward_calls > self.call_sites.len() as u64
+    }
+
+    /// Adds the call sites of the same label in another module.
+    pub(crate) fn add_calls_of(&mut self, other: Self) {
+        self.forward_calls += other.forward_calls;
+        self.backward_calls += other.backward_calls;
+        let room = Self::MAX_CALL_SITES.saturating_sub(self.call_sites.len());
+        self.call_sites.extend(other.call_sites.into_iter().take(room));
     }
 }
 

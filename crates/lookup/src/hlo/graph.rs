@@ -14,6 +14,8 @@ use crate::array::ArraySpec;
 pub(crate) struct Head {
     /// Its name.
     pub(crate) module: Option<String>,
+    /// The number of partitions, if the form states it.
+    pub(crate) partitions: Option<u64>,
     /// Whether its shapes are those of one partition, if the form tells.
     pub(crate) partitioned: Option<bool>,
     /// After optimisation: calls are inlined, operations fused.

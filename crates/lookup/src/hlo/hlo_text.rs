@@ -11,8 +11,10 @@ use super::text_cursor::{Cursor, balanced, parts, quoted};
 
 /// Deepest nesting of tuples that is read.
 const MAX_TUPLES: usize = 32;
-/// The word that begins a module, and the line in which a reader of a large file looks for its name.
+/// The word that begins a module.
 const MODULE: &[u8] = b"HloModule";
+/// Tables that later versions of XLA print after that line.
+const TABLES: [&[u8]; 4] = [b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames"];
 const OP_NAME: &[u8] = b"op_name=\"";
 /// The payload of an instruction's metadata, and as frontend attribute.
 const PAYLOADS: [&[u8]; 2] = [b"metadata_payload=\"", b"xla_metadata_payload=\""];
@@ -20,7 +22,7 @@ const PAYLOADS: [&[u8]; 2] = [b"metadata_payload=\"", b"xla_metadata_payload=\""
 /// Reads a whole text; `each` receives its computations in file order.
 pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-    let mut reader = Reader { cursor: Cursor::new(text), head: Head::default(), partitions: 1, has_sharding: false };
+    let mut reader = Reader { cursor: Cursor::new(text), head: Head::default(), has_sharding: false };
     let has_entry = reader.module(each);
     if reader.head.cut.is_none() && !has_entry && reader.head.module.is_some() {
         reader.head.cut = Some("it has no `ENTRY` computation".to_owned());
@@ -32,7 +34,7 @@ pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) ->
 pub(crate) fn read_head(head: &[u8]) -> Head {
     let start = memchr::memmem::find(head, MODULE).unwrap_or(head.len());
     let cursor = Cursor::new(head.get(start + MODULE.len()..).unwrap_or_default());
-    let mut reader = Reader { cursor, head: Head::default(), partitions: 1, has_sharding: false };
+    let mut reader = Reader { cursor, head: Head::default(), has_sharding: false };
     reader.module_line();
     reader.finish()
 }
@@ -40,7 +42,6 @@ pub(crate) fn read_head(head: &[u8]) -> Head {
 struct Reader<'a> {
     cursor: Cursor<'a>,
     head: Head,
-    partitions: u64,
     has_sharding: bool,
 }
 
@@ -66,17 +67,29 @@ impl<'a> Reader<'a> {
             }
             let is_entry = word == b"ENTRY";
             let name = if is_entry { self.cursor.word(is_word) } else { word };
-            // numbers begin the rows of tables
-            if !name.first().is_none_or(u8::is_ascii_digit) && self.computation_begins() {
+            if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
+                // a row of a table of files, functions or frames
+                self.value();
+            } else if !name.is_empty() && self.computation_begins() {
                 has_entry |= is_entry;
                 each(self.computation(without_sign(name)));
-            } else {
-                // a row of a table, or prose around the module
+            } else if !TABLES.contains(&word) {
                 self.cursor = start;
-                self.cursor.skip_line();
+                self.stray_line();
             }
         }
         has_entry
+    }
+
+    /// Passes a line that belongs to no computation: prose around the module, or a piece of one.
+    fn stray_line(&mut self) {
+        let (start, line) = (self.cursor.clone(), self.cursor.line());
+        let name = self.cursor.word(is_word);
+        if !name.is_empty() && self.cursor.eat(b"=") && self.shape().is_some() {
+            self.head.unread.add(line);
+        }
+        self.cursor = start;
+        self.cursor.skip_line();
     }
 
     /// The module's name and attributes.
@@ -86,7 +99,7 @@ impl<'a> Reader<'a> {
         while let Some((key, value)) = self.attribute() {
             match key {
                 b"is_scheduled" => self.head.is_optimized = value == b"true",
-                b"num_partitions" => self.partitions = number(value).unwrap_or(1),
+                b"num_partitions" => self.head.partitions = number(value),
                 _ => {}
             }
         }
@@ -94,7 +107,7 @@ impl<'a> Reader<'a> {
 
     fn finish(self) -> Head {
         let mut head = self.head;
-        head.partitioned = match (head.is_optimized, self.partitions > 1) {
+        head.partitioned = match (head.is_optimized, head.partitions.is_some_and(|count| count > 1)) {
             _ if head.module.is_none() => None,
             // the scheduler runs long after the partitioner
             (true, many) => Some(many),

@@ -1,22 +1,20 @@
 //! The names of a program's arguments, and which of them it may overwrite.
 
+use std::collections::BTreeSet;
+
+use prost::Message;
+
 use super::error::ScanErrorKind;
 use super::found::ModuleForm;
 use super::graph::{Computation, Node, NodeKind};
 use super::mlir_text::{self, attribute};
 use super::module::HloModule;
 use super::program::DONATED;
+use super::schema::hlo::HloModuleProto;
 use super::text_cursor::quoted;
-use crate::wire::{WireCursor, WireError, WireValue};
 
 /// Longest path of an argument.
 const MAX_PATH_BYTES: usize = 1024;
-/// Fields of `HloModuleProto` (`xla/service/hlo.proto`), each with the field of its entries that contains the
-/// parameter's number: `input_output_alias` and `buffer_donor`.
-const DONATING: [(u32, u32); 2] = [(8, 2), (18, 1)];
-/// `HloModuleProto.entry_computation_id` and `HloInstructionProto.parameter_number`.
-const ENTRY: u32 = 6;
-const PARAMETER: u32 = 9;
 
 /// One argument of a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,8 +31,7 @@ pub struct ProgramArgument {
 pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
     match form {
         ModuleForm::StablehloText => Ok(of_text(bytes)),
-        ModuleForm::HloProto => of_proto(bytes)
-            .map_err(|error| ScanErrorKind::Truncated { what: error.what.to_owned(), offset: error.offset as u64 }),
+        ModuleForm::HloProto => of_proto(bytes),
         _ => Ok(None),
     }
 }
@@ -74,105 +71,39 @@ pub(super) fn has_results(form: ModuleForm, bytes: &[u8]) -> Option<bool> {
             // the generic form lists only results with attributes
             Some(main.results.map_or(!main.returns.is_empty(), |results| !results.is_empty()))
         }
-        ModuleForm::HloProto => proto_has_results(bytes).ok().flatten(),
+        ModuleForm::HloProto => proto_has_results(bytes),
         _ => None,
     }
 }
 
-/// Maximum number of shapes examined within one shape.
-const MAX_SHAPES: usize = 1 << 16;
-
 /// Whether the result of a module's `host_program_shape` is anything but tuples of nothing.
-fn proto_has_results(module: &[u8]) -> Result<Option<bool>, WireError> {
-    /// `HloModuleProto.host_program_shape`, `ProgramShapeProto.result`, `ShapeProto.element_type` and `.tuple_shapes`.
-    const PROGRAM_SHAPE: u32 = 4;
-    const RESULT: u32 = 2;
-    const ELEMENT_TYPE: u32 = 2;
-    const TUPLE_SHAPES: u32 = 4;
-    /// `PrimitiveType::TUPLE`.
-    const TUPLE: u64 = 13;
-    let Some(shape) = last_message(module, PROGRAM_SHAPE)? else { return Ok(None) };
-    let Some(result) = last_message(shape, RESULT)? else { return Ok(None) };
-    let mut open = vec![result];
-    let mut seen = 0;
-    while let Some(shape) = open.pop() {
-        let mut is_tuple = false;
-        for field in WireCursor::new(shape) {
-            match field? {
-                (ELEMENT_TYPE, WireValue::Varint(number)) => is_tuple = number == TUPLE,
-                (TUPLE_SHAPES, WireValue::Bytes(part)) => open.push(part),
-                _ => {}
-            }
-        }
-        seen += 1;
-        if !is_tuple {
-            return Ok(Some(true));
-        }
-        if seen + open.len() > MAX_SHAPES {
-            return Ok(None);
-        }
-    }
-    Ok(Some(false))
+fn proto_has_results(module: &[u8]) -> Option<bool> {
+    let result = HloModuleProto::decode(module).ok()?.host_program_shape?.result?;
+    Some(!result.leaves().is_empty())
 }
 
-/// The last occurrence of a message, which counts in protobuf.
-fn last_message(buffer: &[u8], number: u32) -> Result<Option<&[u8]>, WireError> {
-    let mut found = None;
-    for field in WireCursor::new(buffer) {
-        if let (field, WireValue::Bytes(bytes)) = field?
-            && field == number
-        {
-            found = Some(bytes);
-        }
-    }
-    Ok(found)
-}
-
-fn of_proto(bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, WireError> {
-    let (mut entry, mut donated) = (0, Vec::new());
-    for field in WireCursor::new(bytes) {
-        match field? {
-            (ENTRY, WireValue::Varint(id)) => entry = id as i64,
-            (number, WireValue::Bytes(config)) => {
-                if let Some((_, parameter)) = DONATING.iter().find(|(field, _)| *field == number) {
-                    for entry in WireCursor::new(config) {
-                        if let (1, WireValue::Bytes(entry)) = entry? {
-                            donated.push(number_in(entry, *parameter)?);
-                        }
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    // the compiler refuses what cannot be read as instructions
-    let Ok(module) = HloModule::read(bytes, "module") else { return Ok(None) };
-    let Some(computation) = module.computations.iter().find(|one| one.id == entry) else { return Ok(None) };
-    let mut found = Vec::new();
-    for instruction in module.instructions.get(computation.instructions.clone()).unwrap_or_default() {
-        if instruction.opcode == "parameter" {
-            found.push((number_in(instruction.message, PARAMETER)?, path(&instruction.op_name)));
-        }
-    }
+fn of_proto(bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
+    let module = match HloModule::read(bytes, "module").map_err(|error| error.kind) {
+        Ok(module) => module,
+        Err(cut @ ScanErrorKind::Truncated { .. }) => return Err(cut),
+        // the compiler refuses it
+        Err(_) => return Ok(None),
+    };
+    let aliased = module.message.input_output_alias.iter().flat_map(|alias| &alias.entries);
+    let given = module.message.buffer_donor.iter().flat_map(|donor| &donor.entries);
+    let aliased = aliased.map(|entry| entry.parameter_number);
+    let donated: BTreeSet<u64> = aliased.chain(given.map(|entry| entry.parameter_number)).collect();
+    let Some(entry) = module.computations.iter().find(|one| one.id == module.entry) else { return Ok(None) };
+    let instructions = module.instructions.get(entry.instructions.clone()).unwrap_or_default();
+    let parameters = instructions.iter().filter(|one| one.opcode() == "parameter");
+    let mut found: Vec<(u64, String)> =
+        parameters.map(|one| (one.message.parameter_number, path(one.op_name()))).collect();
     found.sort();
     if (0_u64..).zip(&found).any(|(index, (number, _))| index != *number) {
         return Ok(None);
     }
     let argument = |(number, path): (u64, String)| ProgramArgument { path, is_donated: donated.contains(&number) };
     Ok(Some(found.into_iter().map(argument).collect()))
-}
-
-/// A number in a message; zeros are not written.
-fn number_in(message: &[u8], field: u32) -> Result<u64, WireError> {
-    let mut found = 0;
-    for one in WireCursor::new(message) {
-        if let (number, WireValue::Varint(value)) = one?
-            && number == field
-        {
-            found = value;
-        }
-    }
-    Ok(found)
 }
 
 /// JAX's name of a leaf as a path: `opt[0].mu['w']` is `opt/0/mu/w`.

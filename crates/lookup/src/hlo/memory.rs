@@ -1,13 +1,13 @@
 //! The memory of a compiled program, from the buffer assignment of its `HloProto`.
-//!
-//! Field numbers: `BufferAssignmentProto` and what it holds, in `xla/service/hlo.proto` of openxla/xla.
 
 use std::collections::HashMap;
 
+use prost::Message;
 use serde::Serialize;
 
 use super::module::HloModule;
-use crate::wire::{WireCursor, WireError, WireValue};
+use super::schema::hlo::heap_simulator_trace::{Event, event::Kind};
+use super::schema::hlo::{BufferAllocationProto, HeapSimulatorTrace, HloProto, LogicalBufferProto};
 
 /// Bytes of a program's allocations. XLA allocates all of them before a program runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -42,73 +42,39 @@ pub struct LiveBuffer {
     pub bytes: u64,
 }
 
-/// A `LogicalBufferProto`.
-#[derive(Default)]
-struct Buffer<'a> {
-    bytes: u64,
-    instruction: u64,
-    name: &'a [u8],
-}
-
-/// The numeric fields of a message; the last of each counts.
-fn numbers<const N: usize>(message: &[u8], wanted: [u32; N]) -> Result<[u64; N], WireError> {
-    let mut found = [0; N];
-    for field in WireCursor::new(message) {
-        let (number, value) = field?;
-        let place = wanted.iter().position(|&one| one == number);
-        if let (Some(slot), Some(value)) = (place.and_then(|place| found.get_mut(place)), value.as_varint()) {
-            *slot = value;
-        }
-    }
-    Ok(found)
-}
+type Buffers = HashMap<i64, LogicalBufferProto>;
 
 impl ProgramMemory {
     /// Reads a module's `HloProto`; `None` if it has no buffer assignment, as before compilation, or a damaged one.
-    pub fn of(module: &HloModule<'_>) -> Option<Self> {
-        let assignment = module.buffer_assignment?;
-        Self::read(assignment, module).ok()
-    }
-
-    fn read(assignment: &[u8], module: &HloModule<'_>) -> Result<Self, WireError> {
+    pub fn of(module: &HloModule) -> Option<Self> {
+        let assignment = HloProto::decode(module.behind.clone()).ok()?.buffer_assignment?;
         let mut memory = Self::default();
-        let mut buffers = HashMap::new();
-        let mut traces = Vec::new();
-        for field in WireCursor::new(assignment) {
-            match field? {
-                (1, WireValue::Bytes(message)) => {
-                    let (id, buffer) = Buffer::read(message)?;
-                    buffers.insert(id, buffer);
-                }
-                (3, WireValue::Bytes(message)) => memory.add_allocation(message)?,
-                (4, WireValue::Bytes(message)) => traces.push(message),
-                _ => {}
-            }
-        }
+        assignment.buffer_allocations.iter().for_each(|allocation| memory.add_allocation(allocation));
+        let buffers: Buffers = assignment.logical_buffers.into_iter().map(|buffer| (buffer.id, buffer)).collect();
         let mut alive = Vec::new();
-        for trace in traces {
-            let (peak, at_peak) = replay(trace, &buffers)?;
+        for trace in &assignment.heap_simulator_traces {
+            let (peak, at_peak) = replay(trace, &buffers);
             if peak > memory.heap_peak_bytes {
                 (memory.heap_peak_bytes, alive) = (peak, at_peak);
             }
         }
-        let names: HashMap<i64, &str> = module.instructions.iter().map(|one| (one.id, &*one.name)).collect();
+        let names: HashMap<i64, &str> = module.instructions.iter().map(|one| (one.id(), one.name())).collect();
         let alive = alive.iter().filter_map(|id| buffers.get(id));
-        memory.live = alive
-            .map(|buffer| {
-                let name = names.get(&(buffer.instruction as i64)).map(|&name| name.to_owned());
-                let instruction = name.unwrap_or_else(|| String::from_utf8_lossy(buffer.name).into_owned());
-                LiveBuffer { instruction, bytes: buffer.bytes }
-            })
-            .collect();
+        let live = alive.map(|buffer| {
+            let place = buffer.defined_at.as_ref();
+            let name = place.and_then(|place| names.get(&place.instruction_id)).map(|&name| name.to_owned());
+            let given = || place.map(|place| String::from_utf8_lossy(&place.instruction_name).into_owned());
+            LiveBuffer { instruction: name.or_else(given).unwrap_or_default(), bytes: buffer.size }
+        });
+        memory.live = live.collect();
         memory.live.sort_by(|one, other| (other.bytes, &one.instruction).cmp(&(one.bytes, &other.instruction)));
-        Ok(memory)
+        Some(memory)
     }
 
-    fn add_allocation(&mut self, message: &[u8]) -> Result<(), WireError> {
-        let [bytes, is_thread_local, is_parameter, is_live_out, is_constant] = numbers(message, [2, 3, 5, 7, 12])?;
-        let [is_thread_local, is_parameter, is_live_out, is_constant] =
-            [is_thread_local, is_parameter, is_live_out, is_constant].map(|flag| flag != 0);
+    fn add_allocation(&mut self, allocation: &BufferAllocationProto) {
+        let bytes = allocation.size;
+        let (is_parameter, is_live_out) = (allocation.is_entry_computation_parameter, allocation.maybe_live_out);
+        let (is_constant, is_thread_local) = (allocation.is_constant, allocation.is_thread_local);
         let add = |sum: &mut u64, counts: bool| {
             if counts {
                 *sum = sum.saturating_add(bytes);
@@ -121,70 +87,46 @@ impl ProgramMemory {
         add(&mut self.temporary_bytes, !(is_parameter || is_live_out || is_constant || is_thread_local));
         // each thread has its own on its stack
         add(&mut self.total_bytes, !is_thread_local);
-        Ok(())
-    }
-}
-
-impl<'a> Buffer<'a> {
-    fn read(message: &'a [u8]) -> Result<(u64, Self), WireError> {
-        let [id, bytes] = numbers(message, [1, 2])?;
-        let mut buffer = Self { bytes, ..Self::default() };
-        for field in WireCursor::new(message) {
-            let (3, WireValue::Bytes(place)) = field? else { continue };
-            [buffer.instruction] = numbers(place, [4])?;
-            for field in WireCursor::new(place) {
-                if let (2, WireValue::Bytes(name)) = field? {
-                    buffer.name = name;
-                }
-            }
-        }
-        Ok((id, buffer))
     }
 }
 
 /// Replays a `HeapSimulatorTrace`: the maximum number of bytes alive at once, and the buffers alive then.
 ///
 /// A buffer that shares another's memory uses none of its own. The memory is freed with the last of them.
-fn replay(trace: &[u8], buffers: &HashMap<u64, Buffer<'_>>) -> Result<(u64, Vec<u64>), WireError> {
-    let mut events = Vec::new();
-    for field in WireCursor::new(trace) {
-        if let (1, WireValue::Bytes(event)) = field? {
-            events.push(numbers(event, [1, 2, 5])?);
-        }
-    }
+fn replay(trace: &HeapSimulatorTrace, buffers: &Buffers) -> (u64, Vec<i64>) {
     let (mut peak, mut peak_at) = (0_u64, 0);
     let mut heap = Heap::default();
-    for (at, event) in events.iter().enumerate() {
-        heap.step(*event, buffers);
+    for (at, event) in trace.events.iter().enumerate() {
+        heap.step(event, buffers);
         if heap.bytes > peak {
             (peak, peak_at) = (heap.bytes, at + 1);
         }
     }
     let mut heap = Heap::default();
-    events.iter().take(peak_at).for_each(|event| heap.step(*event, buffers));
-    Ok((peak, heap.users.into_keys().collect()))
+    trace.events.iter().take(peak_at).for_each(|event| heap.step(event, buffers));
+    (peak, heap.users.into_keys().collect())
 }
 
 #[derive(Default)]
 struct Heap {
     bytes: u64,
     /// By buffer that has memory, how many use it.
-    users: HashMap<u64, u64>,
+    users: HashMap<i64, u64>,
     /// By sharing buffer, the buffer whose memory it uses.
-    shares: HashMap<u64, u64>,
+    shares: HashMap<i64, i64>,
 }
 
 impl Heap {
-    /// An event: its kind, its buffer, and the buffer whose memory that one shares.
-    fn step(&mut self, [kind, buffer, canonical]: [u64; 3], buffers: &HashMap<u64, Buffer<'_>>) {
-        let size = |id: u64| buffers.get(&id).map_or(0, |buffer| buffer.bytes);
-        match kind {
-            0 => {
+    fn step(&mut self, event: &Event, buffers: &Buffers) {
+        let (buffer, canonical) = (event.buffer_id, event.share_with_canonical_id);
+        let size = |id: i64| buffers.get(&id).map_or(0, |buffer| buffer.size);
+        match event.kind() {
+            Kind::Alloc => {
                 if self.users.insert(buffer, 1).is_none() {
                     self.bytes = self.bytes.saturating_add(size(buffer));
                 }
             }
-            1 => {
+            Kind::Free => {
                 let owner = self.shares.remove(&buffer).unwrap_or(buffer);
                 let left = self.users.get_mut(&owner).map(|users| {
                     *users = users.saturating_sub(1);
@@ -195,7 +137,7 @@ impl Heap {
                     self.bytes = self.bytes.saturating_sub(size(owner));
                 }
             }
-            _ => {
+            Kind::ShareWith => {
                 self.shares.insert(buffer, canonical);
                 // the memory of an already freed buffer is used again
                 let users = self.users.entry(canonical).or_insert(0);

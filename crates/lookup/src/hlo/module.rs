@@ -1,40 +1,48 @@
 //! `HloModuleProto` as instructions, in which a profile's operations are looked up.
-//!
-//! Texts are borrowed from the message. Field numbers: `xla/service/hlo.proto` and `xla/xla_data.proto`.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
-use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
+use bytes::Bytes;
+use prost::{DecodeError, Message};
 
+use super::envelope::locate;
 use super::error::{ScanError, ScanErrorKind};
-use super::frames::{Frame, Frames};
+use super::frames::Frame;
 use super::placement::Placement;
-use super::proto::{dtype, module_range};
+use super::schema::hlo::{HloComputationProto, HloInstructionProto, HloModuleProto};
+use super::schema::xla_data::{FrontendAttributes, ShapeProto};
+use super::shape::NO_SHAPE;
+use crate::wire::{WireCursor, WireValue};
 
-/// Maximum number of shapes examined within one shape, which bounds nested tuples.
-const MAX_SHAPES: usize = 1 << 16;
+/// The frontend attribute with the label that a library attached to an instruction.
+pub(super) const PAYLOAD_ATTRIBUTE: &[u8] = b"xla_metadata_payload";
 
-/// A module's computations and instructions, borrowed from its bytes.
+/// The last field of `HloInstructionProto` that is known.
+const LAST_FIELD: u32 = 93;
+
+/// A module's computations and instructions. Texts and configurations are slices of its bytes.
 #[derive(Debug, Default)]
-pub struct HloModule<'a> {
+pub struct HloModule {
     /// Its name, such as `jit_step`.
-    pub name: Cow<'a, str>,
+    pub name: String,
     /// Its number in the process that compiled it.
     pub id: i64,
     /// The id of the computation that runs first.
     pub entry: i64,
     /// Every computation, in file order.
-    pub computations: Vec<HloComputation<'a>>,
+    pub computations: Vec<HloComputation>,
     /// Every instruction, computation by computation.
-    pub instructions: Vec<HloInstruction<'a>>,
+    pub instructions: Vec<HloInstruction>,
     /// Its device placement.
     pub placement: Placement,
-    /// The `BufferAssignmentProto` of an `HloProto` around it.
-    pub(super) buffer_assignment: Option<&'a [u8]>,
-    frames: Frames<'a>,
+    /// What else is read of it; its computations are above.
+    pub message: HloModuleProto,
+    /// The rest of the `HloProto` around it, with its buffer assignment.
+    pub(super) behind: Bytes,
     computation_of_id: HashMap<i64, usize>,
-    instruction_of_name: HashMap<Cow<'a, str>, usize>,
+    instruction_of_name: HashMap<Bytes, usize>,
     /// By computation, the first instruction that calls it.
     caller_of: HashMap<usize, usize>,
 }
@@ -42,79 +50,73 @@ pub struct HloModule<'a> {
 /// A computation: the entry, a body, a fusion.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct HloComputation<'a> {
-    /// Its name.
-    pub name: Cow<'a, str>,
+pub struct HloComputation {
     /// Its id, which [`HloInstruction::called`] refers to.
     pub id: i64,
     /// The id of the instruction whose value is its result.
     pub root: i64,
     /// The range of its instructions in [`HloModule::instructions`].
-    pub instructions: std::ops::Range<usize>,
+    pub instructions: Range<usize>,
 }
 
 /// An instruction.
 #[derive(Debug, Default)]
-pub struct HloInstruction<'a> {
-    /// Its name, unique in the module: a profile's `hlo_op`.
-    pub name: Cow<'a, str>,
-    /// Its opcode as the file has it, such as `dot`, `fusion`, `all-reduce`.
-    pub opcode: Cow<'a, str>,
-    /// Its id, which [`HloInstruction::operands`] refer to.
-    pub id: i64,
-    /// `metadata.op_name`: the scopes that it came from; empty if there is none.
-    pub op_name: Cow<'a, str>,
-    /// Ids of its operands, all in its own computation.
-    pub operands: Vec<i64>,
-    /// Ids of the computations that it calls.
-    pub called: Vec<i64>,
+pub struct HloInstruction {
+    /// Its fields. Texts are UTF-8: what was not is replaced.
+    pub message: HloInstructionProto,
     /// Bytes of its result, tuples added up. Shapes of unknown types count as zero.
     pub bytes: u64,
     /// The index of its computation in [`HloModule::computations`].
     pub computation: usize,
-    /// The whole `HloInstructionProto`.
-    pub message: &'a [u8],
-    source_file: Cow<'a, str>,
-    source_line: u64,
-    stack_frame: u64,
+    /// A collective whose groups are in no known form has fields of a later XLA.
+    pub(super) has_later_fields: bool,
+    payload: Bytes,
 }
 
-impl<'a> HloModule<'a> {
-    /// Reads an `HloModuleProto`, or an `HloProto` around one; `place` names it in errors.
+impl HloModule {
+    /// Reads an `HloModuleProto`, alone or in an envelope such as an `HloProto`, from a copy of the bytes; `place` names
+    /// it in errors.
     ///
     /// # Errors
     ///
     /// If the bytes are not such a message.
-    pub fn read(bytes: &'a [u8], place: &str) -> Result<Self, ScanError> {
-        let read = || {
-            if bytes.is_empty() {
-                return Err(ScanErrorKind::Empty);
-            }
-            let (start, end) = module_range(&bytes)?;
-            let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
-            let around = bytes.get(range.end..).filter(|_| start > 0).unwrap_or_default();
-            let module = Self::decode(bytes.get(range).unwrap_or_default());
-            let mut module = module.map_err(|error| ScanErrorKind::Truncated {
-                what: error.what.to_owned(),
-                offset: start + error.offset as u64,
-            })?;
-            if module.computations.is_empty() {
-                let seen = "a protobuf message without HLO computations".to_owned();
-                return Err(ScanErrorKind::NotAModule { seen });
-            }
-            module.buffer_assignment = WireCursor::new(around).map_while(Result::ok).find_map(|field| match field {
-                (3, WireValue::Bytes(assignment)) => Some(assignment),
-                _ => None,
-            });
-            Ok(module)
+    pub fn read(bytes: &[u8], place: &str) -> Result<Self, ScanError> {
+        Self::of_bytes(&Bytes::copy_from_slice(bytes), place)
+    }
+
+    /// The same without a copy: the module keeps the bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are not such a message.
+    pub fn of_bytes(bytes: &Bytes, place: &str) -> Result<Self, ScanError> {
+        Self::located(bytes).map_err(|kind| kind.at(place))
+    }
+
+    fn located(bytes: &Bytes) -> Result<Self, ScanErrorKind> {
+        if bytes.is_empty() {
+            return Err(ScanErrorKind::Empty);
+        }
+        let located = locate(&&bytes[..])?;
+        let slice = |range: Range<u64>| {
+            let place = |at: u64| usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len()));
+            bytes.slice(place(range.start)..place(range.end).max(place(range.start)))
         };
-        read().map_err(|kind| kind.at(place))
+        // where a part of the file begins
+        let offset = |part: &Bytes| (part.as_ptr() as usize).saturating_sub(bytes.as_ptr() as usize) as u64;
+        let module = slice(located.module);
+        let mut module = Self::decode(&module).map_err(|(error, part)| damaged(&error, offset(&part)))?;
+        if module.computations.is_empty() {
+            let seen = "a protobuf message without HLO computations".to_owned();
+            return Err(ScanErrorKind::NotAModule { seen });
+        }
+        module.behind = slice(located.behind);
+        Ok(module)
     }
 
     /// Name and id of a module without reading its instructions, to choose among many.
-    pub fn identity(bytes: &'a [u8]) -> Option<(Cow<'a, str>, i64)> {
-        let (start, end) = module_range(&bytes).ok()?;
-        let bytes = bytes.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)?;
+    pub fn identity(bytes: &[u8]) -> Option<(Cow<'_, str>, i64)> {
+        let (_, bytes) = super::envelope::module_in(bytes).ok()?;
         let (mut name, mut id) = (None, 0);
         for field in WireCursor::new(bytes) {
             match field.ok()? {
@@ -126,152 +128,177 @@ impl<'a> HloModule<'a> {
         Some((name?, id))
     }
 
-    fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
-        let mut module = Self::default();
-        for field in WireCursor::new(bytes) {
-            match field? {
-                (1, WireValue::Bytes(name)) => module.name = String::from_utf8_lossy(name),
-                (3, WireValue::Bytes(computation)) => module.computation(computation)?,
-                (5, WireValue::Varint(id)) => module.id = id as i64,
-                (6, WireValue::Varint(id)) => module.entry = id as i64,
-                (15, WireValue::Bytes(assignment)) => module.placement = Placement::decode(assignment)?,
-                (17, WireValue::Bytes(index)) => module.frames = Frames::decode(index)?,
-                _ => {}
-            }
+    /// An error comes with the message that could not be read.
+    fn decode(bytes: &Bytes) -> Result<Self, (DecodeError, Bytes)> {
+        let mut message: HloModuleProto = decode(bytes)?;
+        let mut module = Self {
+            name: String::from_utf8_lossy(&message.name).into_owned(),
+            id: message.id,
+            entry: message.entry_computation_id,
+            placement: message.device_assignment.as_ref().map(Placement::of).unwrap_or_default(),
+            ..Self::default()
+        };
+        for computation in std::mem::take(&mut message.computations) {
+            module.add(&decode(&computation)?, &message.payloads)?;
         }
+        module.message = message;
         for (place, instruction) in module.instructions.iter().enumerate() {
-            module.instruction_of_name.entry(instruction.name.clone()).or_insert(place);
-            for called in instruction.called.iter().filter_map(|id| module.computation_of_id.get(id)) {
+            module.instruction_of_name.entry(instruction.message.name.clone()).or_insert(place);
+            for called in instruction.called().iter().filter_map(|id| module.computation_of_id.get(id)) {
                 module.caller_of.entry(*called).or_insert(place);
             }
         }
         Ok(module)
     }
 
-    fn computation(&mut self, bytes: &'a [u8]) -> Result<(), WireError> {
-        let first = self.instructions.len();
-        let place = self.computations.len();
-        let mut computation = HloComputation::default();
-        for field in WireCursor::new(bytes) {
-            match field? {
-                (1, WireValue::Bytes(name)) => computation.name = String::from_utf8_lossy(name),
-                (2, WireValue::Bytes(message)) => self.instructions.push(HloInstruction::decode(message, place)?),
-                (5, WireValue::Varint(id)) => computation.id = id as i64,
-                (6, WireValue::Varint(id)) => computation.root = id as i64,
-                _ => {}
-            }
+    fn add(&mut self, computation: &HloComputationProto, payloads: &[Bytes]) -> Result<(), (DecodeError, Bytes)> {
+        let (first, place) = (self.instructions.len(), self.computations.len());
+        for instruction in &computation.instructions {
+            self.instructions.push(HloInstruction::new(instruction, place, payloads)?);
         }
-        computation.instructions = first..self.instructions.len();
         self.computation_of_id.entry(computation.id).or_insert(place);
-        self.computations.push(computation);
+        let instructions = first..self.instructions.len();
+        self.computations.push(HloComputation { id: computation.id, root: computation.root_id, instructions });
         Ok(())
     }
 
     /// The instruction of this name.
-    pub fn instruction(&self, name: &str) -> Option<&HloInstruction<'a>> {
+    pub fn instruction(&self, name: &str) -> Option<&HloInstruction> {
         self.place_of(name).and_then(|place| self.instructions.get(place))
     }
 
     /// The index of the instruction with this name in [`HloModule::instructions`].
     pub fn place_of(&self, name: &str) -> Option<usize> {
-        self.instruction_of_name.get(name).copied()
+        self.instruction_of_name.get(name.as_bytes()).copied()
     }
 
     /// The instructions of the computations that an instruction calls, without those that these call in turn.
-    pub fn called_by<'m>(
-        &'m self,
-        instruction: &'m HloInstruction<'a>,
-    ) -> impl Iterator<Item = &'m HloInstruction<'a>> {
-        let computations = instruction.called.iter().filter_map(|id| self.computation_of_id.get(id));
+    pub fn called_by<'m>(&'m self, instruction: &'m HloInstruction) -> impl Iterator<Item = &'m HloInstruction> {
+        let computations = instruction.called().iter().filter_map(|id| self.computation_of_id.get(id));
         let ranges = computations.filter_map(|&place| self.computations.get(place)).map(|one| one.instructions.clone());
         ranges.flat_map(|range| self.instructions.get(range).unwrap_or_default())
     }
 
     /// The instruction that calls the computation of this one; the first if there are several.
-    pub fn caller(&self, instruction: &HloInstruction<'a>) -> Option<&HloInstruction<'a>> {
+    pub fn caller(&self, instruction: &HloInstruction) -> Option<&HloInstruction> {
         self.caller_of.get(&instruction.computation).and_then(|&place| self.instructions.get(place))
     }
 
     /// The instructions whose values are an instruction's operands.
-    pub fn operands_of<'m>(
-        &'m self,
-        instruction: &'m HloInstruction<'a>,
-    ) -> impl Iterator<Item = &'m HloInstruction<'a>> {
+    pub fn operands_of<'m>(&'m self, instruction: &'m HloInstruction) -> impl Iterator<Item = &'m HloInstruction> {
         let range = self.computations.get(instruction.computation).map(|one| one.instructions.clone());
         let around = range.and_then(|range| self.instructions.get(range)).unwrap_or_default();
-        instruction.operands.iter().filter_map(|id| around.iter().find(|one| one.id == *id))
+        instruction.operands().iter().filter_map(|&id| around.iter().find(|one| one.id() == id))
     }
 
     /// The source lines that an instruction came from, the outermost call first; empty if unknown.
-    pub fn stack(&self, instruction: &HloInstruction<'a>) -> Vec<Frame<'a>> {
-        let stack = self.frames.stack(instruction.stack_frame);
-        if !stack.is_empty() || instruction.source_file.is_empty() {
+    pub fn stack<'m>(&'m self, instruction: &'m HloInstruction) -> Vec<Frame<'m>> {
+        let Some(metadata) = &instruction.message.metadata else { return Vec::new() };
+        let frames = self.message.stack_frame_index.as_ref();
+        let stack = frames.map(|frames| frames.stack(metadata.stack_frame_id)).unwrap_or_default();
+        if !stack.is_empty() || metadata.source_file.is_empty() {
             return stack;
         }
-        let (file, line) = (instruction.source_file.clone(), instruction.source_line);
-        vec![Frame { file, function: Cow::Borrowed(""), line, column: 0 }]
+        let file = String::from_utf8_lossy(&metadata.source_file);
+        vec![Frame { file, function: Cow::Borrowed(""), line: metadata.source_line, column: 0 }]
     }
 
     /// The line that an instruction came from: the innermost of its [`HloModule::stack`].
-    pub fn source(&self, instruction: &HloInstruction<'a>) -> Option<Frame<'a>> {
+    pub fn source<'m>(&'m self, instruction: &'m HloInstruction) -> Option<Frame<'m>> {
         self.stack(instruction).pop()
     }
 }
 
-impl<'a> HloInstruction<'a> {
-    fn decode(message: &'a [u8], computation: usize) -> Result<Self, WireError> {
-        let mut instruction = Self { computation, message, ..Self::default() };
-        let (mut operands, mut called) = (Vec::new(), Vec::new());
-        for field in WireCursor::new(message) {
-            match field? {
-                (1, WireValue::Bytes(name)) => instruction.name = String::from_utf8_lossy(name),
-                (2, WireValue::Bytes(opcode)) => instruction.opcode = String::from_utf8_lossy(opcode),
-                (3, WireValue::Bytes(shape)) => instruction.bytes = shape_bytes(shape)?,
-                (7, WireValue::Bytes(metadata)) => instruction.metadata(metadata)?,
-                (35, WireValue::Varint(id)) => instruction.id = id as i64,
-                (36, value) => repeated_varints(value, &mut operands)?,
-                (38, value) => repeated_varints(value, &mut called)?,
-                _ => {}
-            }
+impl HloInstruction {
+    fn new(encoded: &Bytes, computation: usize, payloads: &[Bytes]) -> Result<Self, (DecodeError, Bytes)> {
+        let mut message: HloInstructionProto = decode(encoded)?;
+        make_text(&mut message.name);
+        make_text(&mut message.opcode);
+        let attached = message.frontend_attributes.as_deref().and_then(FrontendAttributes::payload);
+        let mut payload = attached.cloned().unwrap_or_default();
+        if let Some(metadata) = &mut message.metadata {
+            make_text(&mut metadata.op_name);
+            let index = metadata.payload.as_ref().and_then(|payload| usize::try_from(payload.index?).ok());
+            payload = index.and_then(|index| payloads.get(index)).cloned().unwrap_or(payload);
         }
-        let ids = |numbers: Vec<u64>| numbers.into_iter().map(|id| id as i64).collect();
-        (instruction.operands, instruction.called) = (ids(operands), ids(called));
-        Ok(instruction)
+        make_text(&mut payload);
+        let bytes = message.shape.as_ref().map_or(0, ShapeProto::packed_bytes);
+        let has_later_fields = is_collective(text(&message.opcode)) && !message.names_groups() && {
+            let mut fields = WireCursor::new(encoded).map_while(Result::ok);
+            fields.any(|(number, _)| number > LAST_FIELD)
+        };
+        Ok(Self { message, bytes, computation, has_later_fields, payload })
     }
 
-    fn metadata(&mut self, metadata: &'a [u8]) -> Result<(), WireError> {
-        for field in WireCursor::new(metadata) {
-            match field? {
-                (2, WireValue::Bytes(name)) => self.op_name = String::from_utf8_lossy(name),
-                (3, WireValue::Bytes(file)) => self.source_file = String::from_utf8_lossy(file),
-                (4, WireValue::Varint(line)) => self.source_line = line,
-                (15, WireValue::Varint(frame)) => self.stack_frame = frame,
-                _ => {}
-            }
-        }
-        Ok(())
+    /// Its name, unique in the module: a profile's `hlo_op`.
+    pub fn name(&self) -> &str {
+        text(&self.message.name)
+    }
+
+    /// Its opcode as the file has it, such as `dot`, `fusion`, `all-reduce`.
+    pub fn opcode(&self) -> &str {
+        text(&self.message.opcode)
+    }
+
+    /// Its id, which [`HloInstruction::operands`] refer to.
+    pub fn id(&self) -> i64 {
+        self.message.id
+    }
+
+    /// `metadata.op_name`: the scopes that it came from; empty if there is none.
+    pub fn op_name(&self) -> &str {
+        self.message.metadata.as_ref().map_or("", |metadata| text(&metadata.op_name))
+    }
+
+    /// The label that a library attached to it apart from its scopes, `xla_metadata_payload`; empty if there is none.
+    pub fn payload(&self) -> &str {
+        text(&self.payload)
+    }
+
+    /// Ids of its operands, all in its own computation.
+    pub fn operands(&self) -> &[i64] {
+        &self.message.operand_ids
+    }
+
+    /// Ids of the computations that it calls.
+    pub fn called(&self) -> &[i64] {
+        &self.message.called_computation_ids
+    }
+
+    /// The shape of its result.
+    pub fn shape(&self) -> &ShapeProto {
+        self.message.shape.as_ref().unwrap_or(&NO_SHAPE)
     }
 }
 
-/// Bytes of a `ShapeProto`: each array's elements by the bits of their type, tuples added up.
-fn shape_bytes(shape: &[u8]) -> Result<u64, WireError> {
-    let (mut open, mut seen, mut bytes) = (vec![shape], 0, 0_u64);
-    while let Some(shape) = open.pop() {
-        let (mut element, mut dims) = (0, Vec::new());
-        for field in WireCursor::new(shape) {
-            match field? {
-                (2, WireValue::Varint(number)) => element = number,
-                (3, value) => repeated_varints(value, &mut dims)?,
-                (4, WireValue::Bytes(inner)) if seen < MAX_SHAPES => {
-                    seen += 1;
-                    open.push(inner);
-                }
-                _ => {}
-            }
-        }
-        let elements = dims.iter().fold(1_u64, |product, &dim| product.saturating_mul(dim));
-        let bits = dtype(element).map_or(0, |dtype| u64::from(dtype.bits()));
-        bytes = bytes.saturating_add(elements.saturating_mul(bits).div_ceil(8));
+impl FrontendAttributes {
+    /// The label that a library attached.
+    fn payload(&self) -> Option<&Bytes> {
+        self.map.iter().find(|entry| entry.key == PAYLOAD_ATTRIBUTE).map(|entry| &entry.value)
     }
-    Ok(bytes)
+}
+
+/// Whether an instruction may name groups of devices.
+fn is_collective(opcode: &str) -> bool {
+    ["all-", "collective-", "reduce-scatter"].iter().any(|part| opcode.contains(part))
+}
+
+fn decode<M: Message + Default>(bytes: &Bytes) -> Result<M, (DecodeError, Bytes)> {
+    M::decode(bytes.clone()).map_err(|error| (error, bytes.clone()))
+}
+
+/// What a message that cannot be read says about its file; the message begins at `offset`.
+pub(super) fn damaged(error: &DecodeError, offset: u64) -> ScanErrorKind {
+    ScanErrorKind::Truncated { what: format!("{error}, in the message"), offset }
+}
+
+/// Replaces what is not UTF-8.
+fn make_text(bytes: &mut Bytes) {
+    if let Cow::Owned(text) = String::from_utf8_lossy(bytes) {
+        *bytes = Bytes::from(text);
+    }
+}
+
+fn text(bytes: &Bytes) -> &str {
+    std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -6,11 +6,6 @@ use serde::Deserialize;
 
 use super::bytecode::integers_attribute;
 use super::module::HloModule;
-use crate::wire::{WireCursor, WireValue};
-
-/// Field numbers of `HloInstructionProto`.
-const TARGET: u32 = 28;
-const BACKEND_CONFIG: u32 = 43;
 
 /// Maximum size of a configuration: it holds a whole kernel.
 const MAX_CONFIG_BYTES: usize = 64 << 20;
@@ -43,28 +38,21 @@ struct Body {
     body: String,
 }
 
-impl HloModule<'_> {
+impl HloModule {
     /// Its Pallas kernels for a TPU, one for each call.
     pub fn tpu_kernels(&self) -> Vec<TpuKernel> {
-        let calls = self.instructions.iter().filter(|one| one.opcode == "custom-call");
-        let kernels = calls.filter(|call| field(call.message, TARGET) == Some(b"tpu_custom_call"));
-        kernels.map(|call| TpuKernel::new(call.name.as_ref(), grid_steps(call.message))).collect()
+        let calls = self.instructions.iter().filter(|one| one.opcode() == "custom-call");
+        let kernels = calls.filter(|call| call.message.custom_call_target == "tpu_custom_call");
+        kernels.map(|call| TpuKernel::new(call.name(), grid_steps(&call.message.backend_config))).collect()
     }
 }
 
 /// The product of the grid's sides, which Pallas writes as `iteration_bounds`.
-fn grid_steps(message: &[u8]) -> Option<u64> {
-    let config = field(message, BACKEND_CONFIG).filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+fn grid_steps(config: &[u8]) -> Option<u64> {
+    let config = Some(config).filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
     let config: MosaicConfig = serde_json::from_slice(config).ok()?;
     let module = STANDARD.decode(config.custom_call_config.body).ok()?;
     let sides = integers_attribute(&module, b"iteration_bounds").ok()??;
     // a size that is known only at run time is negative
     sides.into_iter().try_fold(1_u64, |steps, side| steps.checked_mul(u64::try_from(side).ok()?))
-}
-
-fn field(message: &[u8], number: u32) -> Option<&[u8]> {
-    WireCursor::new(message).map_while(Result::ok).find_map(|field| match field {
-        (found, WireValue::Bytes(bytes)) if found == number => Some(bytes),
-        _ => None,
-    })
 }

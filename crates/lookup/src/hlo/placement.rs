@@ -1,6 +1,6 @@
 //! The devices on which a program was placed.
 
-use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
+use super::schema::xla_data::DeviceAssignmentProto;
 
 /// Maximum number of devices of a program.
 const MAX_DEVICES: usize = 1 << 16;
@@ -18,26 +18,16 @@ pub struct Placement {
 }
 
 impl Placement {
-    pub(super) fn decode(assignment: &[u8]) -> Result<Self, WireError> {
+    pub(super) fn of(assignment: &DeviceAssignmentProto) -> Self {
         // one list per partition, with a device for each replica
-        let mut lists: Vec<Vec<u64>> = Vec::new();
-        for field in WireCursor::new(assignment) {
-            if let (3, WireValue::Bytes(list)) = field? {
-                let mut ids = Vec::new();
-                for field in WireCursor::new(list) {
-                    if let (1, value) = field? {
-                        repeated_varints(value, &mut ids)?;
-                    }
-                }
-                lists.push(ids);
-            }
-        }
-        let (partitions, replicas) = (lists.len(), lists.first().map_or(0, Vec::len));
+        let lists = assignment.computation_devices.iter().map(|devices| devices.replica_device_ids.as_slice());
+        let lists: Vec<&[i64]> = lists.collect();
+        let (partitions, replicas) = (lists.len(), lists.first().map_or(0, |list| list.len()));
         if partitions.saturating_mul(replicas) > MAX_DEVICES || lists.iter().any(|list| list.len() != replicas) {
-            return Ok(Self::default());
+            return Self::default();
         }
         let devices = (0..replicas).flat_map(|replica| lists.iter().filter_map(move |list| list.get(replica)));
-        Ok(Self { replicas, partitions, devices: devices.map(|&id| id as i64).collect() })
+        Self { replicas, partitions, devices: devices.copied().collect() }
     }
 
     /// Whether ids of replicas, ids of partitions and ids counted over both are the same numbers.
@@ -48,15 +38,18 @@ impl Placement {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
 
     #[test]
     fn devices_are_counted_by_replica_then_partition() {
+        let of = |bytes: &[u8]| Placement::of(&DeviceAssignmentProto::decode(bytes).unwrap());
         // two partitions of two replicas: {0, 2} and {1, 3}
-        let placement = Placement::decode(&[8, 2, 16, 2, 26, 4, 10, 2, 0, 2, 26, 4, 10, 2, 1, 3]).unwrap();
+        let placement = of(&[8, 2, 16, 2, 26, 4, 10, 2, 0, 2, 26, 4, 10, 2, 1, 3]);
         assert_eq!(placement, Placement { replicas: 2, partitions: 2, devices: vec![0, 1, 2, 3] });
         assert!(!placement.is_plain());
         // lists of different lengths are damage
-        assert_eq!(Placement::decode(&[26, 3, 10, 1, 0, 26, 4, 10, 2, 1, 3]).unwrap(), Placement::default());
+        assert_eq!(of(&[26, 3, 10, 1, 0, 26, 4, 10, 2, 1, 3]), Placement::default());
     }
 }

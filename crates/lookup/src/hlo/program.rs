@@ -1,22 +1,26 @@
 //! A module to compile: the bytes for the compiler, whether it may destroy its arguments, and on how many devices it
 //! runs.
 
+use prost::Message;
+
 use super::bytecode::integer_attribute;
 use super::detect::{self, Content, HEAD_BYTES};
+use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
+use super::hlo_text;
 use super::index_range::{index_ranges_of_functions, index_ranges_of_proto};
 use super::interface::{ProgramArgument, arguments, has_results, results};
 use super::mlir_text;
-use super::proto;
-use crate::wire::{WireCursor, WireError, WireValue};
+use super::module::damaged;
+use super::schema::hlo::HloModuleProto;
 
 /// A module in memory, in a form for the compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program<'a> {
     /// Its form.
     pub form: ModuleForm,
-    /// The module; for an `HloProto`, the `HloModuleProto` inside.
+    /// The module without its envelope: of an `HloProto` the `HloModuleProto`, of a `jax.export` file the bytecode.
     pub bytes: &'a [u8],
     /// Whether it may overwrite arguments with outputs, so that they must be passed again for each run.
     pub donates: bool,
@@ -30,21 +34,12 @@ pub struct Program<'a> {
 
 /// The name in MLIR's text and bytecode of an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
 pub(super) const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
-/// The field of `HloModuleProto` that only compiled modules have: `schedule`.
-const SCHEDULE_FIELD: u32 = 7;
-/// The mark of a scheduled module in the first line of HLO text.
-const SCHEDULED: &[u8] = b"is_scheduled=true";
-/// The name of the number of partitions in that line.
-const HLO_PARTITIONS: &str = "num_partitions";
 /// The name of the module attribute with the number of partitions; no other attribute has this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
 /// The prefix of Shardy's attributes, also of those stored in a portable artifact (`xla.sdy.…`).
 const SHARDY: &str = "sdy.";
 /// The dialect itself, as bytecode names it: strings end with a zero.
 const SHARDY_DIALECT: &str = "\0sdy\0";
-/// Fields of `HloModuleProto` for overwritten arguments: `input_output_alias` and `buffer_donor` of
-/// `xla/service/hlo.proto`.
-const DONATING_FIELDS: [u32; 2] = [8, 18];
 
 /// Reads a program; `place` names it in errors.
 ///
@@ -114,8 +109,9 @@ impl Program<'_> {
 }
 
 fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
-    let form = match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes))? {
-        Content::Module(form) => form,
+    let (form, bytes) = match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes))? {
+        Content::Module(form) => (form, bytes),
+        Content::Exported => (ModuleForm::StablehloBytecode, envelope::exported(bytes)?),
         Content::Gzip | Content::Zstd => {
             return Err(ScanErrorKind::NotAModule { seen: "it is compressed: decompress it first".to_owned() });
         }
@@ -123,31 +119,23 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());
         // the compiler refuses unreadable bytecode
-        let partitions = match form {
-            ModuleForm::StablehloBytecode => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
-            ModuleForm::HloText => number_in_text(hlo_header(bytes), HLO_PARTITIONS),
-            _ => number_in_text(bytes, PARTITIONS),
+        let hlo = (form == ModuleForm::HloText).then(|| hlo_text::read_head(bytes));
+        let partitions = match (&hlo, form) {
+            (Some(head), _) => head.partitions,
+            (None, ModuleForm::StablehloBytecode) => integer_attribute(bytes, PARTITIONS.as_bytes()).ok().flatten(),
+            (None, _) => number_in_text(bytes, PARTITIONS),
         };
-        let is_optimized = form == ModuleForm::HloText && memchr::memmem::find(hlo_header(bytes), SCHEDULED).is_some();
+        let is_optimized = hlo.is_some_and(|head| head.is_optimized);
         let is_shardy =
             [SHARDY, SHARDY_DIALECT].iter().any(|mark| memchr::memmem::find(bytes, mark.as_bytes()).is_some());
         return Ok(Program { form, bytes, donates, partitions: partitions.unwrap_or(1), is_optimized, is_shardy });
     }
-    let (start, end) = proto::module_range(&bytes)?;
-    let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
-    let bytes = bytes.get(range).unwrap_or_default();
-    let (donates, is_optimized) = donation_and_schedule(bytes).map_err(|error| ScanErrorKind::Truncated {
-        what: error.what.to_owned(),
-        offset: start + error.offset as u64,
-    })?;
+    let (start, bytes) = envelope::module_in(bytes)?;
+    let module = HloModuleProto::decode(bytes).map_err(|error| damaged(&error, start))?;
+    let aliases = module.input_output_alias.is_some_and(|alias| !alias.entries.is_empty());
+    let donates = aliases || module.buffer_donor.is_some_and(|donor| !donor.entries.is_empty());
+    let is_optimized = module.schedule.is_some();
     Ok(Program { form, bytes, donates, partitions: 1, is_optimized, is_shardy: false })
-}
-
-/// The first line of a module's HLO text.
-fn hlo_header(bytes: &[u8]) -> &[u8] {
-    let start = memchr::memmem::find(bytes, b"HloModule ").unwrap_or(bytes.len());
-    let rest = bytes.get(start..).unwrap_or_default();
-    rest.split(|&byte| byte == b'\n').next().unwrap_or_default()
 }
 
 fn number_in_text(bytes: &[u8], name: &str) -> Option<u64> {
@@ -157,18 +145,6 @@ fn number_in_text(bytes: &[u8], name: &str) -> Option<u64> {
         std::str::from_utf8(rest.get(..digits)?).ok()?.parse().ok()
     };
     memchr::memmem::find_iter(bytes, name).find_map(number)
-}
-
-/// Whether an `HloModuleProto` overwrites its arguments, and whether it is scheduled.
-fn donation_and_schedule(module: &[u8]) -> Result<(bool, bool), WireError> {
-    let (mut donates, mut is_optimized) = (false, false);
-    for field in WireCursor::new(module) {
-        if let (number, WireValue::Bytes(entries)) = field? {
-            donates |= DONATING_FIELDS.contains(&number) && !entries.is_empty();
-            is_optimized |= number == SCHEDULE_FIELD;
-        }
-    }
-    Ok((donates, is_optimized))
 }
 
 #[cfg(test)]

@@ -1,24 +1,33 @@
 //! `HloModuleProto`, alone or inside an `HloProto`, one computation at a time.
 //!
 //! The outer messages are traversed by `pread` without reading their content; a computation is read completely, within
-//! a bound, through the bounded cursor. Field numbers: `xla/service/hlo.proto` and `xla/xla_data.proto`.
+//! a bound, and through the bounded cursor, which is faster than to decode its messages: `proto/hlo.proto` names the
+//! fields.
 
+use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
+
+use prost::Message;
 
 use super::census::Structure;
+use super::envelope::locate;
 use super::error::ScanErrorKind;
 use super::escape::Escapes;
-use super::graph::{Computation, Head, Node, NodeKind, Type, Value};
+use super::graph::{Computation, Head, Node, NodeKind, Value};
+use super::module::PAYLOAD_ATTRIBUTE;
+use super::schema::xla_data::ShapeProto;
 use super::sites::Sites;
 use super::source::Source;
-use super::tally::Tally;
+use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
-use crate::array::{ArraySpec, DType};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
 /// Maximum size of a computation.
 const MAX_COMPUTATION_BYTES: u64 = 1 << 29;
 const MAX_TEXT_BYTES: u64 = 1 << 16;
+/// Maximum size of all payloads of a module, which are held while it is read.
+const MAX_PAYLOAD_BYTES: u64 = 1 << 28;
 
 /// One field of an outer message: its number and, if it is length-delimited, the range of its bytes.
 pub(crate) struct OuterField {
@@ -68,47 +77,6 @@ pub(crate) fn outer_field(source: &dyn Source, offset: u64, end: u64) -> Result<
     Ok(OuterField { number, wire_type, start, end: field_end })
 }
 
-/// The range of the `HloModuleProto`: the whole file, or field 1 of an `HloProto`.
-///
-/// Both begin with field 1: a module's is its name, an `HloProto`'s is a message, whose first byte is the tag 0x0a.
-pub(crate) fn module_range(source: &dyn Source) -> Result<(u64, u64), ScanErrorKind> {
-    let length = source.len();
-    let first = outer_field(source, 0, length)?;
-    let inner = source.window(first.start, 1).map_err(ScanErrorKind::Unreadable)?;
-    let holds_module = first.number == 1 && first.end > first.start && inner.first() == Some(&0x0a);
-    Ok(if holds_module { (first.start, first.end) } else { (0, length) })
-}
-
-/// Whether the bytes look like a module: first fields of the right kinds, whether or not the file is complete.
-pub(crate) fn looks_like_module(head: &[u8]) -> bool {
-    let mut fields = WireCursor::new(head);
-    let Some(Ok((1, WireValue::Bytes(first)))) = fields.next() else {
-        // the only field of an `HloProto` is longer than the available bytes: look into it
-        return match head.split_first() {
-            Some((0x0a, rest)) => {
-                let skip = rest.iter().position(|byte| byte & 0x80 == 0).map_or(rest.len(), |at| at + 1).min(10);
-                let inner = rest.get(skip..).unwrap_or_default();
-                inner.first() == Some(&0x0a) && looks_like_inner(inner)
-            }
-            _ => false,
-        };
-    };
-    if first.first() == Some(&0x0a) { looks_like_inner(first) } else { looks_like_inner(head) }
-}
-
-fn looks_like_inner(head: &[u8]) -> bool {
-    let mut fields = WireCursor::new(head);
-    let is_text = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(|&byte| byte >= 0x20 && byte != 0x7f);
-    let name = matches!(fields.next(), Some(Ok((1, WireValue::Bytes(name)))) if is_text(name));
-    // entry_computation_name follows the name in every file that XLA writes; it may be truncated
-    name && match fields.next() {
-        None | Some(Err(_)) => head.len() < 64 || head.get(fields.position()..).is_some(),
-        Some(Ok((2, WireValue::Bytes(entry)))) => is_text(entry),
-        Some(Ok((3..=6, _))) => true,
-        Some(Ok(_)) => false,
-    }
-}
-
 /// The result of traversing a module.
 pub(crate) struct Walk {
     pub(crate) tally: Tally,
@@ -117,18 +85,14 @@ pub(crate) struct Walk {
 
 /// Counts the labels of a module; with `with_sites` also finds their call sites.
 pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: bool) -> Result<Walk, ScanErrorKind> {
-    let (start, end) = module_range(source)?;
-    let mut walk = Walker {
-        tally: Tally::default(),
-        head: Head::default(),
-        sites: Sites::new(Escapes::Raw, user),
-        user,
-        with_sites,
-    };
-    let mut offset = start;
+    let module = locate(source)?.module;
+    let payloads = payloads(source, &module)?;
+    let sites = Sites::new(Escapes::Raw, user);
+    let mut walk = Walker { tally: Tally::default(), head: Head::default(), sites, user, with_sites, payloads };
+    let mut offset = module.start;
     let mut computations = 0_u64;
-    while offset < end {
-        let field = outer_field(source, offset, end)?;
+    while offset < module.end {
+        let field = outer_field(source, offset, module.end)?;
         if field.wire_type == 2 {
             match field.number {
                 1 if field.end - field.start <= MAX_TEXT_BYTES => {
@@ -138,11 +102,10 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
                 3 => {
                     computations += 1;
                     if field.end - field.start > MAX_COMPUTATION_BYTES {
-                        return Err(ScanErrorKind::TooLarge {
-                            what: format!("computation {computations} at byte {offset}"),
-                            limit: MAX_COMPUTATION_BYTES,
-                            advice: "write the module as text instead",
-                        });
+                        return Err(too_large(
+                            format!("computation {computations} at byte {offset}"),
+                            MAX_COMPUTATION_BYTES,
+                        ));
                     }
                     let bytes = read(source, &field)?;
                     walk.computation(&bytes, field.start).map_err(|error| malformed(&error, field.start))?;
@@ -158,6 +121,30 @@ pub(crate) fn walk(source: &dyn Source, user: Option<&UserLabels>, with_sites: b
         return Err(ScanErrorKind::NotAModule { seen: "a protobuf message without HLO computations".to_owned() });
     }
     Ok(Walk { tally: walk.tally, structure: Structure { head: walk.head, resolved: walk.sites.resolve() } })
+}
+
+/// A text of the module's table, and where it is in the file.
+type Payload = (Vec<u8>, u64);
+
+/// The table of payloads, which comes after the instructions that refer to it.
+fn payloads(source: &dyn Source, module: &Range<u64>) -> Result<Vec<Payload>, ScanErrorKind> {
+    let (mut payloads, mut bytes, mut offset) = (Vec::new(), 0_u64, module.start);
+    while offset < module.end {
+        let field = outer_field(source, offset, module.end)?;
+        if (field.number, field.wire_type) == (22, 2) {
+            bytes += field.end - field.start;
+            if bytes > MAX_PAYLOAD_BYTES {
+                return Err(too_large("the table of metadata payloads".to_owned(), MAX_PAYLOAD_BYTES));
+            }
+            payloads.push((read(source, &field)?, field.start));
+        }
+        offset = field.end;
+    }
+    Ok(payloads)
+}
+
+fn too_large(what: String, limit: u64) -> ScanErrorKind {
+    ScanErrorKind::TooLarge { what, limit, advice: "write the module as text instead" }
 }
 
 fn read(source: &dyn Source, field: &OuterField) -> Result<Vec<u8>, ScanErrorKind> {
@@ -181,23 +168,32 @@ struct Walker<'a> {
     sites: Sites<'a>,
     user: Option<&'a UserLabels>,
     with_sites: bool,
+    payloads: Vec<Payload>,
+}
+
+/// An instruction as it is read.
+#[derive(Default)]
+struct Instruction<'m> {
+    node: Node<'m>,
+    id: u64,
+    operands: Vec<u64>,
+    called: Vec<u64>,
+    tuple_index: u64,
+    /// The place of its payload in the module's table.
+    payload: Option<u64>,
 }
 
 impl Walker<'_> {
     fn computation(&mut self, bytes: &[u8], base: u64) -> Result<(), WireError> {
-        let mut instructions: Vec<Node<'_>> = Vec::new();
-        let mut index_of_id = std::collections::HashMap::new();
-        let mut operand_ids: Vec<Vec<u64>> = Vec::new();
+        let mut instructions: Vec<Instruction<'_>> = Vec::new();
         let mut id = 0;
         for field in WireCursor::new(bytes) {
             match field? {
-                (2, WireValue::Bytes(instruction)) => {
-                    let offset = base + offset_within(bytes, instruction);
-                    let (instruction, own_id, operands) = self.instruction(instruction, offset)?;
+                (2, WireValue::Bytes(message)) => {
+                    let instruction = Instruction::read(message, self.with_sites)?;
+                    self.count(&instruction, |part| base + offset_within(bytes, part));
                     if self.with_sites {
-                        index_of_id.insert(own_id, instructions.len());
                         instructions.push(instruction);
-                        operand_ids.push(operands);
                     }
                 }
                 (5, WireValue::Varint(number)) => id = number,
@@ -205,104 +201,121 @@ impl Walker<'_> {
             }
         }
         if self.with_sites {
-            for (instruction, ids) in instructions.iter_mut().zip(&operand_ids) {
-                let places = ids.iter().filter_map(|id| index_of_id.get(id).copied());
-                instruction.operands = places.map(Value::whole).collect();
-            }
-            let name = id.to_le_bytes().to_vec().into();
-            self.sites.add(&Computation { name, nodes: instructions, ..Computation::default() });
+            let nodes = nodes(instructions, &self.payloads);
+            self.sites.add(&Computation { name: id.to_le_bytes().to_vec().into(), nodes, ..Computation::default() });
         }
         Ok(())
     }
 
-    fn instruction<'m>(&mut self, bytes: &'m [u8], base: u64) -> Result<(Node<'m>, u64, Vec<u64>), WireError> {
-        let mut instruction = Node::default();
-        let (mut id, mut operands, mut called) = (0, Vec::new(), Vec::new());
-        for field in WireCursor::new(bytes) {
+    /// Counts the labels of an instruction; `offset` says where a part of the computation is in the file.
+    fn count(&mut self, instruction: &Instruction<'_>, offset: impl Fn(&[u8]) -> u64) {
+        let Node { name, scope, .. } = &instruction.node;
+        self.head.census.instruction(name);
+        if !scope.is_empty() {
+            self.head.census.name(scope, Escapes::Raw);
+            self.tally.add_name(scope, Escapes::Raw, offset(scope));
+        }
+        let of_table = instruction.payload.and_then(|place| self.payloads.get(usize::try_from(place).ok()?));
+        let payload = of_table.map(|(text, offset)| (text.as_slice(), *offset));
+        let payload = payload.unwrap_or_else(|| (&instruction.node.payload, offset(&instruction.node.payload)));
+        if !payload.0.is_empty() {
+            let around = Transformations::of(scope, Escapes::Raw);
+            self.tally.add_within(payload.0, around, Escapes::Raw, payload.1);
+        }
+        if let Some(user) = self.user {
+            user.count(scope, Escapes::Raw, offset(scope), &mut self.tally);
+            user.count(payload.0, Escapes::Raw, payload.1, &mut self.tally);
+        }
+    }
+}
+
+/// The nodes of a computation's instructions.
+fn nodes<'m>(instructions: Vec<Instruction<'m>>, payloads: &'m [Payload]) -> Vec<Node<'m>> {
+    let places: HashMap<u64, usize> = instructions.iter().enumerate().map(|(place, one)| (one.id, place)).collect();
+    let node = |instruction: Instruction<'m>| {
+        let Instruction { mut node, operands, called, tuple_index, payload, .. } = instruction;
+        let part = (node.opcode == "get-tuple-element").then(|| usize::try_from(tuple_index).unwrap_or(usize::MAX));
+        let operands = operands.iter().filter_map(|id| places.get(id).copied());
+        node.operands = operands.map(|place| Value { node: place, part }).collect();
+        node.called = called.iter().map(|id| id.to_le_bytes().to_vec().into()).collect();
+        if let Some((text, _)) = payload.and_then(|place| payloads.get(usize::try_from(place).ok()?)) {
+            node.payload = text.into();
+        }
+        node
+    };
+    instructions.into_iter().map(node).collect()
+}
+
+impl<'m> Instruction<'m> {
+    fn read(message: &'m [u8], with_shape: bool) -> Result<Self, WireError> {
+        let mut read = Self::default();
+        for field in WireCursor::new(message) {
             match field? {
-                (1, WireValue::Bytes(name)) => {
-                    instruction.name = String::from_utf8_lossy(name);
-                    self.head.census.instruction(&instruction.name);
+                (1, WireValue::Bytes(name)) => read.node.name = String::from_utf8_lossy(name),
+                (2, WireValue::Bytes(opcode)) => read.opcode(opcode),
+                (3, WireValue::Bytes(shape)) if with_shape => {
+                    let error = |_| WireError { what: "damaged shape", offset: offset_within(message, shape) as usize };
+                    read.node.results = vec![ShapeProto::decode(shape).map_err(error)?.to_type()];
                 }
-                (2, WireValue::Bytes(opcode)) if opcode == b"constant" => instruction.kind = NodeKind::Constant,
-                (3, WireValue::Bytes(shape)) if self.with_sites => {
-                    instruction.results = array_shape(shape)?.map(Type::Array).into_iter().collect();
-                }
-                (7, WireValue::Bytes(metadata)) => {
-                    for field in WireCursor::new(metadata) {
-                        if let (2, WireValue::Bytes(name)) = field? {
-                            self.head.census.name(name, Escapes::Raw);
-                            let offset = base + offset_within(bytes, name);
-                            self.tally.add_name(name, Escapes::Raw, offset);
-                            if let Some(user) = self.user {
-                                user.count(name, Escapes::Raw, offset, &mut self.tally);
-                            }
-                            instruction.scope = name.into();
-                        }
-                    }
-                }
-                (35, WireValue::Varint(number)) => id = number,
-                (36, value) => repeated_varints(value, &mut operands)?,
-                (38, value) => repeated_varints(value, &mut called)?,
+                (7, WireValue::Bytes(metadata)) => read.metadata(metadata)?,
+                (13, WireValue::Varint(index)) => read.tuple_index = index,
+                (35, WireValue::Varint(id)) => read.id = id,
+                (36, value) => repeated_varints(value, &mut read.operands)?,
+                (38, value) => repeated_varints(value, &mut read.called)?,
+                (68, WireValue::Bytes(attributes)) => read.attributes(attributes)?,
                 _ => {}
             }
         }
-        for number in called {
-            instruction.called.push(number.to_le_bytes().to_vec().into());
+        Ok(read)
+    }
+
+    fn opcode(&mut self, opcode: &'m [u8]) {
+        self.node.opcode = String::from_utf8_lossy(opcode);
+        self.node.kind = match opcode {
+            b"constant" => NodeKind::Constant,
+            b"parameter" => NodeKind::Argument,
+            _ => NodeKind::Operation,
+        };
+    }
+
+    fn metadata(&mut self, metadata: &'m [u8]) -> Result<(), WireError> {
+        for field in WireCursor::new(metadata) {
+            match field? {
+                (2, WireValue::Bytes(name)) => self.node.scope = name.into(),
+                (20, WireValue::Bytes(payload)) => {
+                    for field in WireCursor::new(payload) {
+                        if let (2, WireValue::Varint(place)) = field? {
+                            self.payload = Some(place);
+                        }
+                    }
+                }
+                _ => {}
+            }
         }
-        Ok((instruction, id, operands))
+        Ok(())
+    }
+
+    /// Reads the entries of a map.
+    fn attributes(&mut self, attributes: &'m [u8]) -> Result<(), WireError> {
+        for entry in WireCursor::new(attributes) {
+            let (1, WireValue::Bytes(entry)) = entry? else { continue };
+            let (mut key, mut value) = (&b""[..], &b""[..]);
+            for field in WireCursor::new(entry) {
+                match field? {
+                    (1, WireValue::Bytes(bytes)) => key = bytes,
+                    (2, WireValue::Bytes(bytes)) => value = bytes,
+                    _ => {}
+                }
+            }
+            if key == PAYLOAD_ATTRIBUTE {
+                self.node.payload = value.into();
+            }
+        }
+        Ok(())
     }
 }
 
 /// The offset of the slice `inner` in `outer`.
 fn offset_within(outer: &[u8], inner: &[u8]) -> u64 {
     (inner.as_ptr() as usize).saturating_sub(outer.as_ptr() as usize) as u64
-}
-
-/// The array of a `ShapeProto`; `None` for tuples, tokens and types unknown here.
-fn array_shape(bytes: &[u8]) -> Result<Option<ArraySpec>, WireError> {
-    let (mut element, mut dims) = (0, Vec::new());
-    for field in WireCursor::new(bytes) {
-        match field? {
-            (2, WireValue::Varint(number)) => element = number,
-            (3, value) => repeated_varints(value, &mut dims)?,
-            _ => {}
-        }
-    }
-    Ok(dtype(element).map(|dtype| ArraySpec::new(dtype, dims)))
-}
-
-/// `PrimitiveType` numbers: `xla/xla_data.proto`.
-pub(crate) fn dtype(number: u64) -> Option<DType> {
-    Some(match number {
-        1 => DType::Pred,
-        26 => DType::S2,
-        21 => DType::S4,
-        2 => DType::S8,
-        3 => DType::S16,
-        4 => DType::S32,
-        5 => DType::S64,
-        27 => DType::U2,
-        22 => DType::U4,
-        6 => DType::U8,
-        7 => DType::U16,
-        8 => DType::U32,
-        9 => DType::U64,
-        10 => DType::F16,
-        11 => DType::F32,
-        12 => DType::F64,
-        16 => DType::Bf16,
-        15 => DType::C64,
-        18 => DType::C128,
-        19 => DType::F8E5M2,
-        28 => DType::F8E4M3,
-        20 => DType::F8E4M3Fn,
-        23 => DType::F8E4M3B11Fnuz,
-        29 => DType::F8E3M4,
-        24 => DType::F8E5M2Fnuz,
-        25 => DType::F8E4M3Fnuz,
-        32 => DType::F4E2M1Fn,
-        33 => DType::F8E8M0Fnu,
-        _ => return None,
-    })
 }

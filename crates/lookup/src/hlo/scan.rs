@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::Evidence;
 use super::blocks::{Search, lines_at};
 use super::bytecode;
 use super::census::{STRUCTURE_BYTES, Structure};
@@ -10,6 +11,7 @@ use super::compressed;
 use super::detect::{self, Content, HEAD_BYTES};
 use super::diagnosis::{Counts, diagnose, truncated};
 use super::dump;
+use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
 use super::escape::Escapes;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
@@ -22,7 +24,6 @@ use super::sites::Sites;
 use super::source::{FileSource, Source};
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
-use super::{Evidence, Label};
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
 use crate::setters;
@@ -147,7 +148,7 @@ fn use_side_file(scan: &mut Scan, path: &Path, mut labels: Vec<FoundLabel>) {
             label.mapped |= known.mapped;
             label.occurrences = label.occurrences.max(known.occurrences);
             if label.call_sites.is_empty() {
-                label.call_sites.clone_from(&known.call_sites);
+                label.add_calls_of(known.clone());
             }
         }
         scan.labels.retain(|known| known.label != label.label);
@@ -175,6 +176,11 @@ fn scan_source(source: &dyn Source, options: &ScanOptions) -> Result<Scan, ScanE
     let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
     let form = match detect::detect(&head)? {
         Content::Module(form) => form,
+        Content::Exported if source.len() <= STRUCTURE_BYTES => {
+            let length = usize::try_from(source.len()).unwrap_or(usize::MAX);
+            return scan_exported(&source.window(0, length).map_err(ScanErrorKind::Unreadable)?, options);
+        }
+        Content::Exported => return Err(exported_too_large()),
         compressed => {
             let mut scan = scan_stream(Box::new(SourceReader { source, offset: 0 }), Some(compressed), 0, options)?;
             scan.digest = None;
@@ -191,6 +197,22 @@ fn scan_source(source: &dyn Source, options: &ScanOptions) -> Result<Scan, ScanE
     let length = usize::try_from(source.len()).unwrap_or(usize::MAX);
     let bytes = source.window(0, length).map_err(ScanErrorKind::Unreadable)?;
     scan_module(&bytes.as_slice(), form, Some(&bytes), options)
+}
+
+/// Scans the bytecode in a file of `jax.export`.
+fn scan_exported(file: &[u8], options: &ScanOptions) -> Result<Scan, ScanErrorKind> {
+    let module = envelope::exported(file)?;
+    let mut scan = scan_module(&module, ModuleForm::StablehloBytecode, Some(module), options)?;
+    scan.digest = Some(Digest::of(file));
+    Ok(scan)
+}
+
+fn exported_too_large() -> ScanErrorKind {
+    ScanErrorKind::TooLarge {
+        what: "this file of `jax.export`".to_owned(),
+        limit: STRUCTURE_BYTES,
+        advice: "write the bytes of `exported.mlir_module_serialized` to a file and scan that",
+    }
 }
 
 /// A source read from its start to its end.
@@ -233,7 +255,8 @@ fn scan_module(
         return Err(cut);
     }
     let (tally, structure) = if form == ModuleForm::HloProto {
-        let walk = proto::walk(source, user, whole.is_some())?;
+        let head = || source.window(0, HEAD_BYTES).unwrap_or_default();
+        let walk = proto::walk(source, user, whole.is_some()).map_err(|kind| detect::explain(kind, &head()))?;
         (walk.tally, whole.map(|_| walk.structure))
     } else {
         let tally = search(form, options).run(source).map_err(ScanErrorKind::Unreadable)?;
@@ -302,7 +325,7 @@ fn scan_stream(
         let (codec, expanded): (_, Box<dyn Read + '_>) = match content {
             Content::Gzip => ("gzip", Box::new(compressed::gzip(reader))),
             Content::Zstd => ("zstd", Box::new(compressed::zstd(reader))),
-            Content::Module(_) => ("", reader),
+            Content::Module(_) | Content::Exported => ("", reader),
         };
         if layers == MAX_COMPRESSION_LAYERS {
             return Err(ScanErrorKind::NotAModule { seen: format!("{codec} within {layers} layers of compression") });
@@ -314,14 +337,20 @@ fn scan_stream(
     }
     let mut kept = Vec::new();
     reader.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut kept).map_err(ScanErrorKind::Unreadable)?;
-    let form = match detect::detect(&kept)? {
+    let content = detect::detect(&kept)?;
+    let form = match content {
         Content::Module(form) => form,
+        Content::Exported => ModuleForm::StablehloBytecode,
         inner => return scan_stream(Box::new(io::Cursor::new(kept).chain(reader)), Some(inner), layers, options),
     };
     let left = STRUCTURE_BYTES + 1 - kept.len() as u64;
     reader.by_ref().take(left).read_to_end(&mut kept).map_err(ScanErrorKind::Unreadable)?;
-    if kept.len() as u64 <= STRUCTURE_BYTES {
-        return scan_module(&kept.as_slice(), form, Some(&kept), options);
+    let is_whole = kept.len() as u64 <= STRUCTURE_BYTES;
+    match content {
+        Content::Exported if is_whole => return scan_exported(&kept, options),
+        Content::Exported => return Err(exported_too_large()),
+        _ if is_whole => return scan_module(&kept.as_slice(), form, Some(&kept), options),
+        _ => {}
     }
     if form == ModuleForm::HloProto {
         return Err(ScanErrorKind::TooLarge {
@@ -351,14 +380,14 @@ fn assemble(
     mut structure: Option<Structure>,
     is_ejkernel: bool,
 ) -> Scan {
-    let mut labels: Vec<(Label, FoundLabel)> = Vec::new();
+    let mut labels: Vec<FoundLabel> = Vec::new();
     let mut index = std::collections::HashMap::new();
     for (at, entry) in tally.entries.into_iter().enumerate() {
         let line = lines.get(at).copied();
         let id = (entry.stamp.label.clone(), entry.stamp.family);
         let next = labels.len();
         let slot = *index.entry(id.clone()).or_insert(next);
-        if let Some((_, known)) = labels.get_mut(slot) {
+        if let Some(known) = labels.get_mut(slot) {
             // another spelling of the same label
             known.occurrences += entry.occurrences;
             known.backward |= entry.transformations.backward;
@@ -366,27 +395,23 @@ fn assemble(
             known.line = known.line.into_iter().chain(line).min();
             continue;
         }
-        let call_sites =
-            structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default().listed;
+        let sites = structure.as_mut().and_then(|structure| structure.resolved.sites.remove(&id)).unwrap_or_default();
         let Transformations { backward, mapped } = entry.transformations;
         let backward =
             backward || structure.as_ref().is_some_and(|structure| structure.resolved.backward.contains(&id));
-        labels.push((
-            id.0.clone(),
-            FoundLabel {
-                label: id.0,
-                evidence: entry.stamp.evidence,
-                family: id.1.name().to_owned(),
-                occurrences: entry.occurrences,
-                line,
-                backward,
-                mapped,
-                call_sites,
-                arguments: entry.stamp.arguments,
-            },
-        ));
+        labels.push(FoundLabel {
+            evidence: entry.stamp.evidence,
+            occurrences: entry.occurrences,
+            line,
+            backward,
+            mapped,
+            forward_calls: sites.forward,
+            backward_calls: sites.backward,
+            call_sites: sites.listed,
+            arguments: entry.stamp.arguments,
+            ..FoundLabel::new(id.0, id.1.name())
+        });
     }
-    let mut labels: Vec<FoundLabel> = labels.into_iter().map(|(_, label)| label).collect();
     sort(&mut labels);
     let (broken, overflow) = (tally.broken, tally.overflow);
     let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };

@@ -13,10 +13,10 @@ use std::collections::HashMap;
 
 use super::bytecode;
 use super::detect::{self, Content, HEAD_BYTES};
+use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
 use super::plain_text::{with_module_renamed, without_locations};
-use super::proto;
 use crate::digest::{Digest, FieldHasher};
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
 
@@ -34,6 +34,7 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
         Content::Module(ModuleForm::StablehloText) => Ok(of_mlir_text(bytes)),
         Content::Module(ModuleForm::HloProto) => of_proto(bytes),
         Content::Module(ModuleForm::StablehloBytecode) => bytecode::semantic_digest(bytes),
+        Content::Exported => bytecode::semantic_digest(envelope::exported(bytes)?),
         Content::Module(_) => Err(ScanErrorKind::Unsupported {
             what: "HLO text, whose names cannot be separated from what it computes".to_owned(),
         }),
@@ -61,12 +62,11 @@ mod module_field {
     pub(super) const ID: u32 = 5;
     pub(super) const ENTRY_ID: u32 = 6;
     pub(super) const STACK_FRAMES: u32 = 17;
+    pub(super) const PAYLOADS: u32 = 22;
 }
 
 fn of_proto(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
-    let (start, end) = proto::module_range(&bytes)?;
-    let range = usize::try_from(start).unwrap_or(usize::MAX)..usize::try_from(end).unwrap_or(usize::MAX);
-    let module = bytes.get(range).unwrap_or_default();
+    let (start, module) = envelope::module_in(bytes)?;
     let mut hasher = FieldHasher::new("semantic digest of HloModuleProto, 1");
     hash_module(module, &mut hasher).map_err(|error| ScanErrorKind::Truncated {
         what: error.what.to_owned(),
@@ -86,7 +86,9 @@ fn hash_module(module: &[u8], hasher: &mut FieldHasher) -> Result<(), WireError>
     for field in WireCursor::new(module) {
         let (number, value) = field?;
         match (number, value) {
-            (module_field::NAME | module_field::ENTRY_NAME | module_field::ID | module_field::STACK_FRAMES, _) => {}
+            (module_field::NAME | module_field::ENTRY_NAME | module_field::ID, _) => {}
+            // what instructions' metadata refer to
+            (module_field::STACK_FRAMES | module_field::PAYLOADS, _) => {}
             (module_field::ENTRY_ID, WireValue::Varint(id)) => {
                 hash_value(number, WireValue::Varint(renumbered(&computations, id)), hasher);
             }

@@ -144,12 +144,14 @@ pub(super) fn of_module<T: DeserializeOwned>(
 }
 
 fn found(side: SideLabel) -> FoundLabel {
-    let site = CallSite { backward: side.backward, ..CallSite::new("side file", side.shapes) };
-    FoundLabel {
+    let mut found = FoundLabel {
         occurrences: side.occurrences,
         backward: side.backward,
-        call_sites: if site.operands.is_empty() { Vec::new() } else { vec![site] },
         arguments: side.arguments,
         ..FoundLabel::new(Label::new(side.op_id, side.call_key), "side-file")
+    };
+    if !side.shapes.is_empty() {
+        found.add_call_site(CallSite { backward: side.backward, ..CallSite::new("side file", side.shapes) });
     }
+    found
 }

@@ -165,9 +165,18 @@ impl Tally {
 
     /// Counts every stamp of one complete name that begins at `offset`.
     pub(crate) fn add_name(&mut self, name: &[u8], escapes: Escapes, offset: u64) {
+        self.add_within(name, Transformations::default(), escapes, offset);
+    }
+
+    /// The same for a name within a scope of these transformations.
+    pub(crate) fn add_within(&mut self, name: &[u8], around: Transformations, escapes: Escapes, offset: u64) {
         for (at, parsed) in stamps_of(name, escapes) {
             let spelling = name.get(at..at + parsed.length).unwrap_or_default();
-            let transformations = || Transformations::of(name.get(..at).unwrap_or_default(), escapes);
+            let transformations = || {
+                let mut all = around;
+                all.add(|| Transformations::of(name.get(..at).unwrap_or_default(), escapes));
+                all
+            };
             self.count(spelling, offset + at as u64, transformations, || parsed.stamp);
         }
     }

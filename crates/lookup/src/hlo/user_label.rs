@@ -80,12 +80,18 @@ fn unescaped(text: &[u8], escapes: Escapes) -> Cow<'_, [u8]> {
     }
 }
 
-/// The labels in an instruction's `op_name`, from the outermost scope inwards, each with its evidence.
-pub fn labels_in(op_name: &str, user: Option<&UserLabels>) -> Vec<(Label, Evidence)> {
-    let name = op_name.as_bytes();
-    let found = stamps_of(name, Escapes::Raw).into_iter().filter_map(|(_, parsed)| parsed.stamp);
-    let of_user = user.into_iter().flat_map(|user| user.labels(name, Escapes::Raw)).map(|entry| entry.stamp);
-    found.chain(of_user).map(|stamp| (stamp.label, stamp.evidence)).collect()
+/// The labels of an instruction, each with its evidence: those in its `op_name`, from the outermost scope inwards, then
+/// those in the payload that a library attached to it.
+pub fn labels_in(op_name: &str, payload: &str, user: Option<&UserLabels>) -> Vec<(Label, Evidence)> {
+    let labels = |text: &str| {
+        let text = text.as_bytes();
+        let found = stamps_of(text, Escapes::Raw).into_iter().filter_map(|(_, parsed)| parsed.stamp);
+        let of_user = user.into_iter().flat_map(|user| user.labels(text, Escapes::Raw)).map(|entry| entry.stamp);
+        found.chain(of_user).map(|stamp| (stamp.label, stamp.evidence)).collect::<Vec<_>>()
+    };
+    let mut all = labels(op_name);
+    all.extend(labels(payload));
+    all
 }
 
 fn stamp(op: &[u8], key: Option<&[u8]>) -> Stamp {

@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 
 use super::{
-    Argument, Candidate, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, Registry, RegistryError,
-    RegistryWriter, Target, custom_calls, semantic_digest,
+    Argument, Candidate, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RecordedTarget, Registry,
+    RegistryError, RegistryWriter, custom_calls, semantic_digest,
 };
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES};
 use crate::batch::BatchAxis;
@@ -24,7 +24,7 @@ const MAX_DESCRIPTION_BYTES: u64 = 16 << 20;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
-    target: Target,
+    target: RecordedTarget,
     op_id: String,
     call_key: String,
     #[serde(default)]

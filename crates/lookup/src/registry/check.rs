@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
 
-use super::{Argument, Candidate, Invocation, Program, Target};
+use super::{Argument, Candidate, Invocation, Program, RecordedTarget};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::batch::{BatchAxis, MAX_AXES, split_variant, variant_of};
 use crate::digest::{Digest, FieldHasher};
@@ -40,7 +40,8 @@ pub enum InvalidInvocation {
 #[non_exhaustive]
 pub enum NotRunnable {
     /// Values that determine control flow are unknown.
-    #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it from an eager call", .0.join("`, `"))]
+    #[error("values-unknown: the values of `{}` steer control flow and were not known when it was recorded; record it \
+             from an eager call", .0.join("`, `"))]
     ValuesUnknown(Vec<String>),
     /// The baseline, with which everything is compared, has no program.
     #[error("it was recorded without a program: {0}")]
@@ -89,8 +90,8 @@ impl Invocation {
     pub fn key(&self) -> Digest {
         let mut hasher = FieldHasher::new("invocation-key");
         match &self.target {
-            Target::Device(identity) => hasher.field(b"device").field(identity.to_digest().as_bytes()),
-            Target::Platform(platform) => hasher.field(b"platform").field(platform.as_bytes()),
+            RecordedTarget::Device(identity) => hasher.field(b"device").field(identity.to_digest().as_bytes()),
+            RecordedTarget::Platform(platform) => hasher.field(b"platform").field(platform.as_bytes()),
         };
         hasher.field(self.call.op_id.as_bytes()).field(self.call.call_key.as_bytes());
         hasher.field(self.direction.to_string().as_bytes()).finish()

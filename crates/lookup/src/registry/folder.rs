@@ -8,7 +8,9 @@ use std::sync::Arc;
 use rayon::prelude::*;
 
 use super::disk::{MAX_PROGRAM_BYTES, read_checked, visible_entries};
-use super::{Change, Invocation, ProblemKind, Program, RegistryError, RegistryProblem, RegistryWriter, merge, record};
+use super::{
+    Invocation, ProblemKind, Program, RecordChange, RegistryError, RegistryProblem, RegistryWriter, merge, record,
+};
 use crate::array::{Fill, MAX_ARRAY_BYTES, argument_seed, generate};
 use crate::hlo::read_program;
 use crate::outside_file;
@@ -19,7 +21,7 @@ pub struct Registry {
     writer: RegistryWriter,
     invocations: Vec<Arc<Invocation>>,
     problems: Vec<RegistryProblem>,
-    changes: Vec<Change>,
+    changes: Vec<RecordChange>,
     records: usize,
 }
 
@@ -55,7 +57,7 @@ impl Registry {
     pub fn reload(&mut self) -> Result<(), RegistryError> {
         let (paths, mut problems) = self.record_paths()?;
         let read: Vec<_> = paths.par_iter().map(|path| (path, record::read(path))).collect();
-        let mut by_key: BTreeMap<_, Vec<record::Record>> = BTreeMap::new();
+        let mut by_key: BTreeMap<_, Vec<record::StoredRecord>> = BTreeMap::new();
         self.records = 0;
         for (path, outcome) in read {
             match outcome {
@@ -101,7 +103,7 @@ impl Registry {
     }
 
     /// Calls whose records disagree.
-    pub fn changes(&self) -> &[Change] {
+    pub fn changes(&self) -> &[RecordChange] {
         &self.changes
     }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Invocation, NotRunnable, Registry, Target};
+use super::{Invocation, NotRunnable, RecordedTarget, Registry};
 use crate::call::{Call, Direction};
 use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 
-impl Target {
+impl RecordedTarget {
     /// Whether an invocation for this target may be run on a device. A platform matches every device of it.
     pub fn compare(&self, mode: MatchMode, device: &DeviceIdentity) -> DeviceMatch {
         match self {
@@ -87,8 +87,8 @@ fn listed(invocation: &Invocation) -> ListedInvocation {
         call: invocation.call.clone(),
         direction: invocation.direction,
         target: match &invocation.target {
-            Target::Device(identity) => identity.to_string(),
-            Target::Platform(platform) => format!("every {platform} device"),
+            RecordedTarget::Device(identity) => identity.to_string(),
+            RecordedTarget::Platform(platform) => format!("every {platform} device"),
         },
         arguments: invocation.arguments.iter().map(|argument| argument.spec.to_string()).collect(),
         candidates: invocation.candidates.len(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::record::Record;
+use super::record::StoredRecord;
 use super::{Argument, Invocation};
 use crate::call::Call;
 use crate::config::Config;
@@ -17,7 +17,7 @@ use crate::digest::Digest;
 /// candidates are left out. Programs that differ only in their bytes, as recordings from two folders do, agree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct Change {
+pub struct RecordChange {
     /// The call.
     #[serde(flatten)]
     pub call: Call,
@@ -30,7 +30,7 @@ pub struct Change {
 }
 
 /// Merges records of one key; `None` for no record at all.
-pub(super) fn merge(mut records: Vec<Record>) -> Option<(Invocation, Vec<Change>)> {
+pub(super) fn merge(mut records: Vec<StoredRecord>) -> Option<(Invocation, Vec<RecordChange>)> {
     records.sort_by_key(|record| std::cmp::Reverse((record.invocation.recorded_at, record.content)));
     let mut records = records.into_iter();
     let mut merged = records.next()?.invocation;
@@ -44,7 +44,7 @@ pub(super) fn merge(mut records: Vec<Record>) -> Option<(Invocation, Vec<Change>
         if configs.is_empty() && !arguments {
             merged.candidates.extend(only_older);
         } else {
-            changes.push(Change { call: merged.call.clone(), configs, arguments, skipped: only_older.len() });
+            changes.push(RecordChange { call: merged.call.clone(), configs, arguments, skipped: only_older.len() });
         }
     }
     Some((merged, changes))

@@ -27,7 +27,7 @@
 //!   syncs the folder; programs and arrays before the record that names them. Names that start with a `.` are not read.
 //!
 //! Two recorders never write the same name with different bytes, so there is no lock and neither can undo the other.
-//! Records of one key are merged when they are read: see [`Change`].
+//! Records of one key are merged when they are read: see [`RecordChange`].
 //!
 //! A semantic digest is the SHA-256 of a program's StableHLO text without debug information and with the module
 //! named `@module`; see [`semantic_digest`]. Programs that have one semantic digest are one program, measured once.
@@ -50,8 +50,8 @@ pub use disk::MAX_PROGRAM_BYTES;
 pub use error::{ProblemKind, RegistryError, RegistryProblem};
 pub use folder::Registry;
 pub use lookup::ListedInvocation;
-pub use merge::Change;
-pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, SCHEMA, Target};
+pub use merge::RecordChange;
+pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, RecordedTarget, SCHEMA};
 pub use semantic::{custom_calls, semantic_digest};
 pub use verify::VerifyReport;
 pub use writer::RegistryWriter;

@@ -18,7 +18,7 @@ pub const SCHEMA: u32 = 1;
 /// What an invocation was lowered for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Target {
+pub enum RecordedTarget {
     /// One device that was present.
     Device(DeviceIdentity),
     /// A platform whose devices were absent: every device of it matches.
@@ -129,7 +129,7 @@ setters!(Candidate { program: Option<Program>, not_lowered: Option<String> });
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Invocation {
     /// What it was lowered for.
-    pub target: Target,
+    pub target: RecordedTarget,
     /// The call.
     #[serde(flatten)]
     pub call: Call,
@@ -159,7 +159,7 @@ pub struct Invocation {
 
 impl Invocation {
     /// A call without arguments and candidates yet.
-    pub fn new(target: Target, call: Call, baseline: Config) -> Self {
+    pub fn new(target: RecordedTarget, call: Call, baseline: Config) -> Self {
         Self {
             target,
             call,

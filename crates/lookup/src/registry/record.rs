@@ -31,7 +31,7 @@ struct RecordDocument<'a> {
 }
 
 /// A record as it was read.
-pub(super) struct Record {
+pub(super) struct StoredRecord {
     pub(super) invocation: Invocation,
     /// Digest of the record's bytes.
     pub(super) content: Digest,
@@ -57,7 +57,7 @@ pub(super) fn encode(invocation: &Invocation) -> Result<(PathBuf, Vec<u8>), serd
 }
 
 /// Reads and checks the record at a path.
-pub(super) fn read(path: &Path) -> Result<Record, (ProblemKind, String)> {
+pub(super) fn read(path: &Path) -> Result<StoredRecord, (ProblemKind, String)> {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let named = name.strip_suffix(".json").and_then(|stem| stem.split_once('-'));
     let named = named.and_then(|(key, content)| Some((key, content.parse::<Digest>().ok()?)));
@@ -84,5 +84,5 @@ pub(super) fn read(path: &Path) -> Result<Record, (ProblemKind, String)> {
         let message = format!("its name has the key `{key}`, its content `{}`", body.invocation.key().to_short());
         return Err((ProblemKind::Name, message));
     }
-    Ok(Record { invocation: body.invocation, content })
+    Ok(StoredRecord { invocation: body.invocation, content })
 }

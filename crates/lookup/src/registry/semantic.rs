@@ -34,7 +34,8 @@ mod tests {
                      return %arg0 : tensor<2xf32>\n  }\n}";
         let debug = "#loc = loc(unknown)\n#loc1 = loc(\"x)\\\"\")\nmodule @jit_f {\n  \
                      func.func public @main(%arg0: tensor<2xf32> loc(\"a (b\")) -> tensor<2xf32> {\n    \
-                     return %arg0 : tensor<2xf32> loc(fused[\"q\"(#loc1), \"r\"])\n  } loc(#loc)\n} loc(#loc)\n#loc2 = loc(\"é\")\n";
+                     return %arg0 : tensor<2xf32> loc(fused[\"q\"(#loc1), \"r\"])\n  } loc(#loc)\n} loc(#loc)\n\
+                     #loc2 = loc(\"é\")\n";
         let digest = |text: &str| semantic_digest(ProgramFormat::StablehloText, text.as_bytes());
         assert_eq!(digest(plain), Digest::of(plain.as_bytes()));
         assert_eq!(digest(debug), digest(plain));

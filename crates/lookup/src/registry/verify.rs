@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::disk::{check_file, visible_entries};
-use super::{Change, MAX_PROGRAM_BYTES, ProblemKind, Registry, RegistryError, RegistryProblem};
+use super::{MAX_PROGRAM_BYTES, ProblemKind, RecordChange, Registry, RegistryError, RegistryProblem};
 use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::digest::Digest;
 
@@ -25,7 +25,7 @@ pub struct VerifyReport {
     /// Different arrays that the invocations name.
     pub arrays: usize,
     /// Calls whose records disagree.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RecordChange>,
     /// Invalid files.
     pub problems: Vec<RegistryProblem>,
     /// Stored files that no invocation names; they may be removed.

@@ -14,7 +14,7 @@ use crate::outside_file;
 const KIND: &str = "autotune-lowered-registry";
 
 #[derive(Serialize, Deserialize)]
-struct Header {
+struct RecordHeader {
     kind: String,
     schema: u64,
 }
@@ -149,7 +149,7 @@ fn check_header(root: &Path) -> Result<(), RegistryError> {
         }
         Err(source) => return Err(RegistryError::Io { path, source }),
     };
-    let header: Header = match serde_json::from_slice(&bytes) {
+    let header: RecordHeader = match serde_json::from_slice(&bytes) {
         Ok(header) => header,
         Err(error) => return Err(RegistryError::Header { path, message: error.to_string() }),
     };

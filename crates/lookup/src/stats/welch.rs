@@ -4,7 +4,7 @@ use super::moments::Moments;
 
 /// The difference of two means, with its interval and p-value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Difference {
+pub struct MeanDifference {
     /// Mean of the second minus mean of the first.
     pub difference: f64,
     /// Lower end of the interval.
@@ -17,7 +17,7 @@ pub struct Difference {
 
 /// Compares two samples by Welch's t; the interval has the given confidence. `None` with fewer than two values in
 /// either.
-pub fn welch(first: &Moments, second: &Moments, confidence: f64) -> Option<Difference> {
+pub fn welch(first: &Moments, second: &Moments, confidence: f64) -> Option<MeanDifference> {
     let difference = second.mean() - first.mean();
     // squared standard errors of the means
     let error = |moments: &Moments| Some(moments.deviation()?.powi(2) / moments.count() as f64);
@@ -26,13 +26,13 @@ pub fn welch(first: &Moments, second: &Moments, confidence: f64) -> Option<Diffe
     if variance <= 0.0 {
         // without any variance the means differ certainly, or not at all
         let p = if difference == 0.0 { 1.0 } else { 0.0 };
-        return Some(Difference { difference, low: difference, high: difference, p });
+        return Some(MeanDifference { difference, low: difference, high: difference, p });
     }
     let part = |error: f64, moments: &Moments| error * error / (moments.count() - 1) as f64;
     let degrees = variance * variance / (part(one, first) + part(other, second));
     let half = t_quantile(confidence, degrees) * variance.sqrt();
     let p = t_tails(difference / variance.sqrt(), degrees);
-    Some(Difference { difference, low: difference - half, high: difference + half, p })
+    Some(MeanDifference { difference, low: difference - half, high: difference + half, p })
 }
 
 /// Adjusted p-values, so that each may be compared with one threshold, which then bounds the probability of any false

@@ -1,9 +1,17 @@
-//! What the HLO instruction of a profile's operation says: opcode, source line, `op_name`, label.
+//! What is known about a profile's operation: opcode, source line, `op_name`, label. Its HLO instruction says it, or
+//! else its events, or the name of its kernel.
 
 use std::collections::BTreeMap;
 
-use crate::hlo::{Cost, Costs, Evidence, Label};
+use crate::hlo::{Cost, Costs, Evidence, FlopUnit, Flops, Label};
 use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
+
+use super::collectives::{CollectiveKind, Role};
+use super::event_facts::EventFacts;
+use super::host_work::runtime_work;
+
+/// The name of an unknown opcode, source line or `op_name`.
+pub const UNKNOWN: &str = "unknown";
 
 /// Maximum number of enclosing computations that are searched for a label.
 const MAX_CALLERS: usize = 64;
@@ -24,39 +32,117 @@ pub struct Attribution {
     pub bytes: u64,
     /// The work of one run, if known and its own: not for control flow, nor for communication between devices.
     pub cost: Option<Cost>,
+    /// Whether it moves data between devices.
+    pub communication: bool,
+    /// Where this is known from.
+    pub known_by: KnownBy,
+}
+
+/// Where what is known about an operation comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KnownBy {
+    /// Its HLO instruction.
+    #[default]
+    Hlo,
+    /// Its events.
+    Events,
+    /// The name of its kernel.
+    Kernel,
+    /// The custom call of which it is a region.
+    Region,
 }
 
 impl Attribution {
     /// Looks an operation up by its instruction's name; `costs` are those of the module.
-    pub fn find(module: &HloModule<'_>, costs: &Costs, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
+    pub fn find(module: &HloModule, costs: &Costs, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
         let place = module.place_of(operation)?;
         let instruction = module.instructions.get(place)?;
         let within = || inner(module, instruction);
         // a fusion has the name of its last instruction, or none
-        let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name.is_empty());
+        let named = std::iter::once(instruction).chain(within()).find(|one| !one.op_name().is_empty());
         let placed = std::iter::once(instruction).chain(within()).find_map(|one| module.source(one));
         Some(Self {
-            opcode: instruction.opcode.to_string(),
-            op_name: named.map_or_else(String::new, |one| one.op_name.to_string()),
+            opcode: instruction.opcode().to_owned(),
+            op_name: named.map_or_else(String::new, |one| one.op_name().to_owned()),
             source: placed.map(|frame| (frame.file.into_owned(), frame.line)),
             label: label(module, instruction, user),
             bytes: instruction.bytes,
-            cost: costs.instruction(place).filter(|cost| cost.is_known() && works(&instruction.opcode)).cloned(),
+            cost: costs.instruction(place).filter(|cost| cost.is_known() && works(instruction.opcode())).cloned(),
+            communication: communicates(module, instruction),
+            known_by: KnownBy::Hlo,
         })
     }
 
-    /// Whether it moves data between devices.
-    pub fn is_communication(&self) -> bool {
-        is_communication(&self.opcode)
+    /// What its events say.
+    pub(super) fn of_events(operation: &str, facts: &EventFacts, user: Option<&UserLabels>) -> Self {
+        let is_collective = matches!(
+            Role::of_event(operation, Some(facts)),
+            Role::Communication(communication) if communication.kind.is_between_devices()
+        );
+        let communication = is_collective || is_communication(&facts.opcode);
+        let opcode = if facts.opcode.is_empty() { UNKNOWN } else { &facts.opcode };
+        Self {
+            opcode: opcode.to_owned(),
+            op_name: facts.op_name.clone(),
+            source: facts.source.clone(),
+            label: labels_in(&facts.op_name, "", user).pop(),
+            bytes: 0,
+            cost: cost_of(facts).filter(|_| !communication && works(opcode)),
+            communication,
+            known_by: KnownBy::Events,
+        }
+    }
+
+    /// What the name of a kernel says that is no instruction of the HLO: whether it is one of a communication library, or
+    /// a copy or fill of the runtime.
+    pub(super) fn of_kernel(name: &str) -> Option<Self> {
+        let known = |opcode: &str, communication| {
+            let opcode = opcode.to_owned();
+            Some(Self { opcode, communication, known_by: KnownBy::Kernel, ..Self::default() })
+        };
+        match (CollectiveKind::of_kernel(name), runtime_work(name)) {
+            (Some(kind), _) => known(kind.name(), true),
+            (None, Some(opcode)) => known(opcode, false),
+            (None, None) => None,
+        }
+    }
+
+    /// Of a region of a custom call, which XLA does not know as an instruction.
+    pub(super) fn of_region(&self, region: &str) -> Option<Self> {
+        let op_name = match self.op_name.as_str() {
+            "" => region.to_owned(),
+            op_name => format!("{op_name}/{region}"),
+        };
+        let region = Self { op_name, bytes: 0, cost: None, known_by: KnownBy::Region, ..self.clone() };
+        (self.opcode == "custom-call").then_some(region)
     }
 }
 
+/// The cost that events state. They do not say which type was computed with.
+fn cost_of(facts: &EventFacts) -> Option<Cost> {
+    let is_of_matrices = ["convolution", "dot"]
+        .iter()
+        .any(|part| [&facts.opcode, &facts.category].iter().any(|text| text.contains(part)));
+    let unit = if is_of_matrices { FlopUnit::Matrix } else { FlopUnit::Vector };
+    let flops = (facts.flops > 0.0).then_some(Flops { unit, dtype: None, count: facts.flops });
+    let cost = Cost { flops: flops.into_iter().collect(), bytes: facts.bytes, ..Cost::default() };
+    (facts.flops > 0.0 || facts.bytes > 0.0).then_some(cost)
+}
+
+/// Whether an instruction, or what it wraps or waits for, moves data between devices.
+fn communicates(module: &HloModule, instruction: &HloInstruction) -> bool {
+    let of = |instruction| match Role::of(module, instruction) {
+        Role::Communication(communication) => communication.kind.is_between_devices(),
+        _ => is_communication(instruction.opcode()),
+    };
+    let waits = matches!(instruction.opcode(), "async-done" | "async-update");
+    of(instruction) || (waits && module.operands_of(instruction).next().is_some_and(of))
+}
+
 /// The instructions that run as part of this one; those called by control flow run as operations of their own.
-pub fn inner<'m, 'a>(
-    module: &'m HloModule<'a>,
-    instruction: &'m HloInstruction<'a>,
-) -> impl Iterator<Item = &'m HloInstruction<'a>> {
-    let is_one = !matches!(&*instruction.opcode, "while" | "conditional" | "call");
+pub fn inner<'m>(module: &'m HloModule, instruction: &'m HloInstruction) -> impl Iterator<Item = &'m HloInstruction> {
+    let is_one = !matches!(instruction.opcode(), "while" | "conditional" | "call");
     is_one.then(|| module.called_by(instruction)).into_iter().flatten()
 }
 
@@ -68,36 +154,21 @@ fn works(opcode: &str) -> bool {
 
 /// Whether an opcode moves data between devices or hosts.
 pub fn is_communication(opcode: &str) -> bool {
-    let base = opcode.strip_suffix("-start").or_else(|| opcode.strip_suffix("-done")).unwrap_or(opcode);
-    matches!(
-        base,
-        "all-gather"
-            | "all-reduce"
-            | "all-to-all"
-            | "ragged-all-to-all"
-            | "collective-broadcast"
-            | "collective-permute"
-            | "reduce-scatter"
-            | "send"
-            | "recv"
-    )
+    CollectiveKind::of_opcode(opcode.strip_suffix("-done").unwrap_or(opcode)).is_some()
 }
 
 /// The innermost label of an instruction's scopes. If it has none, because the compiler created it, that of most
 /// instructions that it fuses; if those have none either, that of the instruction whose body contains it.
-fn label(
-    module: &HloModule<'_>,
-    instruction: &HloInstruction<'_>,
-    user: Option<&UserLabels>,
-) -> Option<(Label, Evidence)> {
-    let innermost = |instruction: &HloInstruction<'_>| labels_in(&instruction.op_name, user).pop();
+fn label(module: &HloModule, instruction: &HloInstruction, user: Option<&UserLabels>) -> Option<(Label, Evidence)> {
+    let innermost = |one: &HloInstruction| labels_in(one.op_name(), one.payload(), user).pop();
+    let is_named = |one: &HloInstruction| !one.op_name().is_empty() || !one.payload().is_empty();
     let mut at = instruction;
     for _ in 0..MAX_CALLERS {
-        if !at.op_name.is_empty() {
+        if is_named(at) {
             return innermost(at);
         }
         let mut votes: BTreeMap<Option<(Label, Evidence)>, usize> = BTreeMap::new();
-        for one in inner(module, at).filter(|one| !one.op_name.is_empty()) {
+        for one in inner(module, at).filter(|one| is_named(one)) {
             *votes.entry(innermost(one)).or_default() += 1;
         }
         if let Some((label, _)) = votes.into_iter().max_by_key(|(_, count)| *count) {

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::attribution::Attribution;
+use super::attribution::{Attribution, UNKNOWN};
 use super::totals::OperationTime;
 use super::work::Work;
 use crate::hlo::{Evidence, Label};
 use crate::peaks::Peaks;
 use crate::stats::Moments;
-
-/// The name of an unknown opcode, source line or `op_name`.
-pub const UNKNOWN: &str = "unknown";
 
 /// Mean and sample standard deviation.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -92,6 +89,8 @@ pub struct Part {
 #[derive(Debug, Clone, Default)]
 pub(super) struct OfOperation {
     pub(super) time: OperationTime,
+    /// The name of the operation that encloses it.
+    pub(super) inside: Option<String>,
     pub(super) attribution: Option<Attribution>,
 }
 
@@ -109,13 +108,13 @@ impl ByKind {
     pub(super) fn operation(
         &mut self,
         (module, program_id, operation): (&str, Option<i64>, String),
-        OfOperation { time: total, attribution }: OfOperation,
+        OfOperation { time: total, attribution, .. }: OfOperation,
         peaks: Option<&Peaks>,
         share: &dyn Fn(f64) -> f64,
     ) -> OperationSummary {
         let known = attribution.unwrap_or_else(|| Attribution { opcode: UNKNOWN.into(), ..Default::default() });
         let source = known.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
-        let communication = known.is_communication();
+        let communication = known.communication;
         self.opcodes.add(&known.opcode, total.time_ns);
         self.sources.add(source.as_deref().unwrap_or(UNKNOWN), total.time_ns);
         self.op_names.add(if known.op_name.is_empty() { UNKNOWN } else { &known.op_name }, total.time_ns);

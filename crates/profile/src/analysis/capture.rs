@@ -31,7 +31,7 @@ impl From<XSpaceCapture> for Capture {
 impl Capture {
     /// The capture of a host by XLA's profiler, read from `path`.
     pub fn xspace(path: impl Into<PathBuf>, host: impl Into<String>, space: XSpace) -> Self {
-        Self::XSpace(XSpaceCapture { path: path.into(), host: host.into(), space })
+        Self::XSpace(XSpaceCapture { path: path.into(), host: host.into(), run_notes: Vec::new(), space })
     }
 
     /// Its path.
@@ -55,6 +55,14 @@ impl Capture {
         match self.host() {
             "" => self.path().display().to_string(),
             host => host.to_owned(),
+        }
+    }
+
+    /// Which run of a log folder was read, and what was not, one line each.
+    pub fn run_notes(&self) -> &[String] {
+        match self {
+            Self::XSpace(capture) => &capture.run_notes,
+            Self::Nsys(_) => &[],
         }
     }
 

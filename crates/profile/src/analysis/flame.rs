@@ -7,10 +7,11 @@ use crate::profile::Finding;
 
 use super::attribution::inner;
 use super::capture::Capture;
+use super::event_facts::EventFacts;
 use super::minor::{Counting, Minor};
+use super::modules::{Modules, add};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, device_runtimes};
-use super::summary::{Modules, add};
 use super::totals::Totals;
 
 /// What the frames of a stack are.
@@ -88,19 +89,33 @@ impl Stacks {
     fn add_modules(&mut self, modules: &Modules, programs: &Programs<'_>, by: StacksBy) {
         for ((name, program_id), of_module) in modules {
             let module = programs.find(name, *program_id);
-            if module.is_none() {
-                self.notes.push(format!("no HLO of `{name}`: its operations are unknown; give it with `--hlo FILE`"));
-            }
+            let mut by_events = 0;
             for (operation, total) in &of_module.operations {
                 let found = module.and_then(|module| Some((module, module.instruction(operation)?)));
+                let facts = || programs.event_facts(*program_id, operation);
                 let of_operation = match found {
                     Some((module, instruction)) => stacks_of(module, instruction, by),
-                    None => BTreeSet::from([vec![UNKNOWN_FRAME.to_owned()]]),
+                    None => BTreeSet::from([facts().and_then(|facts| stack_by_events(facts, by)).map_or_else(
+                        || vec![UNKNOWN_FRAME.to_owned()],
+                        |stack| {
+                            by_events += 1;
+                            stack
+                        },
+                    )]),
                 };
                 let part = total.time.time_ns / of_operation.len().max(1) as f64;
                 for stack in of_operation {
                     self.add([vec![ACTIVE.to_owned()], stack].concat(), part);
                 }
+            }
+            if module.is_none() {
+                let known = match (by_events, of_module.operations.len()) {
+                    (0, _) => "its operations are unknown; give it with".to_owned(),
+                    (some, all) => {
+                        format!("the stacks of {some} of {all} operations are those of their events; give the HLO with")
+                    }
+                };
+                self.notes.push(format!("no HLO of `{name}`: {known} `--hlo FILE`"));
             }
         }
     }
@@ -111,16 +126,16 @@ impl Stacks {
 }
 
 /// The distinct stacks of an operation, never none.
-fn stacks_of(module: &HloModule<'_>, instruction: &HloInstruction<'_>, by: StacksBy) -> BTreeSet<Vec<String>> {
+fn stacks_of(module: &HloModule, instruction: &HloInstruction, by: StacksBy) -> BTreeSet<Vec<String>> {
     let parts = || std::iter::once(instruction).chain(inner(module, instruction));
-    let named = || parts().filter(|part| !part.op_name.is_empty()).map(|part| part.op_name.to_string());
+    let named = || parts().filter(|part| !part.op_name().is_empty()).map(|part| part.op_name().to_owned());
     let unknown = || vec![UNKNOWN_FRAME.to_owned()];
     let mut stacks: BTreeSet<Vec<String>> = match by {
         StacksBy::Source => parts()
-            .map(|part| (module.stack(part), &part.op_name))
+            .map(|part| (module.stack(part), part.op_name()))
             .filter(|(frames, _)| !frames.is_empty())
             .map(|(frames, op_name)| {
-                let op_name = (!op_name.is_empty()).then(|| op_name.to_string());
+                let op_name = (!op_name.is_empty()).then(|| op_name.to_owned());
                 frames.iter().map(frame).chain(op_name).collect()
             })
             .collect(),
@@ -133,6 +148,19 @@ fn stacks_of(module: &HloModule<'_>, instruction: &HloInstruction<'_>, by: Stack
         stacks.insert(unknown());
     }
     stacks
+}
+
+/// The stack that an operation's events state: a line, and the scopes.
+fn stack_by_events(facts: &EventFacts, by: StacksBy) -> Option<Vec<String>> {
+    let op_name = (!facts.op_name.is_empty()).then(|| facts.op_name.clone());
+    let stack: Vec<String> = match by {
+        StacksBy::Source => {
+            let line = facts.source.as_ref().map(|(file, line)| format!("{file}:{line}"));
+            line.into_iter().chain(op_name).collect()
+        }
+        StacksBy::OpName => op_name?.split('/').map(str::to_owned).collect(),
+    };
+    (!stack.is_empty()).then_some(stack)
 }
 
 fn frame(frame: &Frame<'_>) -> String {

@@ -34,9 +34,13 @@ enum Kind {
     Compilation,
 }
 
+/// Parts of the names of kernels and copies by which a GPU's runtime copies memory.
+const COPIES: [&str; 6] =
+    ["Memcpy", "__amd_rocclr_copy", "CopyDeviceToDevice", "CopyDeviceToHost", "CopyHostToDevice", "MEMORY_COPY_"];
+/// The same for filling memory.
+const FILLS: [&str; 3] = ["Memset", "memset", "__amd_rocclr_fill"];
 /// Parts of the names of XLA's and JAX's events for data that moves between host and device.
-const TRANSFERS: [&str; 9] = [
-    "Memcpy",
+const TRANSFERS: [&str; 8] = [
     "TransferTo",
     "TransferFrom",
     "TransferLiteral",
@@ -58,7 +62,15 @@ fn kind(name: &str) -> Option<Kind> {
     if is_compilation {
         return Some(Kind::Compilation);
     }
-    TRANSFERS.iter().any(|part| name.contains(part)).then_some(Kind::Transfer)
+    let is_transfer = runtime_work(name).is_some() || TRANSFERS.iter().any(|part| name.contains(part));
+    is_transfer.then_some(Kind::Transfer)
+}
+
+/// What a GPU's runtime does in an event of this name: `memcpy` or `memset`.
+pub(super) fn runtime_work(name: &str) -> Option<&'static str> {
+    let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+    let copies = has(&COPIES).then_some("memcpy");
+    copies.or_else(|| has(&FILLS).then_some("memset"))
 }
 
 /// Chunks whose events are held at once.

@@ -5,10 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use bytes::Bytes;
+
 use crate::hlo::{HloModule, ModuleForm, ScanError, read_plain, read_program};
 use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::profile::{Plane, StatValue, XSpace, module_name};
+
+use super::event_facts::{EventFacts, FactsByOperation};
 
 /// Maximum size of one file, and of all files of one folder.
 const MAX_BYTES: u64 = 4 << 30;
@@ -20,7 +24,7 @@ const LAST_STAGE: &str = "after_optimizations";
 /// Modules from files, each an `HloModuleProto` or an `HloProto`.
 #[derive(Debug, Default)]
 pub struct HloFiles {
-    files: Vec<(String, Vec<u8>)>,
+    files: Vec<(String, Bytes)>,
     notes: Vec<String>,
 }
 
@@ -74,7 +78,8 @@ impl HloFiles {
                 if read_program(&bytes, &place)?.form != ModuleForm::HloProto {
                     return Err(HloFileError::OtherForm { place });
                 }
-                HloModule::read(&bytes, &place)?;
+                let bytes = Bytes::from(bytes);
+                HloModule::of_bytes(&bytes, &place)?;
                 files.files.push((place, bytes));
             }
         }
@@ -83,7 +88,7 @@ impl HloFiles {
 
     /// Adds a module in memory; `place` names it in messages.
     pub fn add(&mut self, place: &str, bytes: Vec<u8>) {
-        self.files.push((place.to_owned(), bytes));
+        self.files.push((place.to_owned(), bytes.into()));
     }
 
     /// Reads the modules of a dump folder; if a module has several stages, the last one.
@@ -114,7 +119,7 @@ impl HloFiles {
             match read(&path, left) {
                 Ok(bytes) => {
                     left = left.saturating_sub(bytes.len() as u64);
-                    self.files.push((path.display().to_string(), bytes));
+                    self.files.push((path.display().to_string(), bytes.into()));
                 }
                 Err(error) => self.notes.push(error.to_string()),
             }
@@ -138,26 +143,28 @@ fn read(path: &Path, most: u64) -> Result<Vec<u8>, HloFileError> {
 
 /// A module's bytes; its instructions are read on demand.
 #[derive(Debug)]
-struct Proto<'a> {
+struct Proto {
     place: String,
-    bytes: &'a [u8],
-    module: OnceLock<Result<HloModule<'a>, ScanError>>,
+    bytes: Bytes,
+    module: OnceLock<Result<HloModule, ScanError>>,
 }
 
-impl<'a> Proto<'a> {
-    fn new(place: String, bytes: &'a [u8]) -> Self {
+impl Proto {
+    fn new(place: String, bytes: Bytes) -> Self {
         Self { place, bytes, module: OnceLock::new() }
     }
 
-    fn module(&self) -> Option<&HloModule<'a>> {
-        self.module.get_or_init(|| HloModule::read(self.bytes, &self.place)).as_ref().ok()
+    fn module(&self) -> Option<&HloModule> {
+        self.module.get_or_init(|| HloModule::of_bytes(&self.bytes, &self.place)).as_ref().ok()
     }
 }
 
 /// The programs of one capture.
 #[derive(Debug, Default)]
 pub struct Programs<'a> {
-    protos: Vec<Proto<'a>>,
+    /// The capture.
+    space: Option<&'a XSpace>,
+    protos: Vec<Proto>,
     /// Of the capture itself.
     by_id: HashMap<i64, usize>,
     by_name: HashMap<String, usize>,
@@ -165,12 +172,13 @@ pub struct Programs<'a> {
     file_by_id: HashMap<(String, i64), usize>,
     /// The first one, and how many there are.
     file_by_name: HashMap<String, (usize, usize)>,
+    facts: OnceLock<FactsByOperation>,
 }
 
 impl<'a> Programs<'a> {
     /// The programs in a capture, and those from files for the ones that it lacks.
-    pub fn new(space: &'a XSpace, files: &'a HloFiles) -> Self {
-        let mut programs = Self::of_files(files);
+    pub fn new(space: &'a XSpace, files: &HloFiles) -> Self {
+        let mut programs = Self { space: Some(space), ..Self::of_files(files) };
         for plane in space.planes().filter(|plane| plane.name() == "/host:metadata") {
             programs.add_plane(plane);
         }
@@ -178,20 +186,20 @@ impl<'a> Programs<'a> {
     }
 
     /// Those of files alone.
-    pub fn of_files(files: &'a HloFiles) -> Self {
+    pub fn of_files(files: &HloFiles) -> Self {
         let mut programs = Self::default();
         for (place, bytes) in &files.files {
             // among several modules with one name the first is used
             let Some((name, id)) = HloModule::identity(bytes) else { continue };
             let number = programs.protos.len();
-            programs.protos.push(Proto::new(place.clone(), bytes));
+            programs.protos.push(Proto::new(place.clone(), bytes.clone()));
             programs.file_by_id.entry((name.clone().into_owned(), id)).or_insert(number);
             programs.file_by_name.entry(name.into_owned()).or_insert((number, 0)).1 += 1;
         }
         programs
     }
 
-    fn add_plane(&mut self, plane: Plane<'a>) {
+    fn add_plane(&mut self, plane: Plane<'_>) {
         for metadata in plane.all_event_metadata() {
             let (name, in_name) = module_name(metadata.name());
             let (mut id, mut bytes) = (in_name.unwrap_or(metadata.id()), None);
@@ -202,7 +210,7 @@ impl<'a> Programs<'a> {
                     _ => {}
                 }
             }
-            let Some(bytes) = bytes else { continue };
+            let Some(bytes) = self.space.zip(bytes).map(|(space, bytes)| space.shared(bytes)) else { continue };
             let name = String::from_utf8_lossy(name).into_owned();
             let number = self.protos.len();
             self.protos.push(Proto::new(format!("HLO proto of {name}({id})"), bytes));
@@ -212,7 +220,7 @@ impl<'a> Programs<'a> {
     }
 
     /// The program of an execution: by its id, else by its name where no id is known.
-    pub fn find(&self, module: &str, program_id: Option<i64>) -> Option<&HloModule<'a>> {
+    pub fn find(&self, module: &str, program_id: Option<i64>) -> Option<&HloModule> {
         let of_capture = match program_id {
             Some(id) => self.by_id.get(&id),
             None => self.by_name.get(module),
@@ -224,6 +232,12 @@ impl<'a> Programs<'a> {
         // a file replaces a damaged proto of the capture
         let read = |number: &usize| self.protos.get(*number)?.module();
         of_capture.and_then(read).or_else(|| of_files().and_then(read))
+    }
+
+    /// What the capture's events say about an operation; read when it is first needed.
+    pub(super) fn event_facts(&self, program_id: Option<i64>, operation: &str) -> Option<&EventFacts> {
+        let facts = self.facts.get_or_init(|| self.space.map(FactsByOperation::of).unwrap_or_default());
+        facts.find(program_id, operation)
     }
 
     /// How many files have an execution's name, if several do and only the name was compared.

@@ -80,7 +80,7 @@ fn spaces(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
         return captures(path);
     }
     let space = XSpace::from_reader(std::io::stdin().lock(), "standard input")?;
-    Ok(vec![XSpaceCapture { path: path.to_owned(), host: String::new(), space }])
+    Ok(vec![XSpaceCapture { path: path.to_owned(), host: String::new(), run_notes: Vec::new(), space }])
 }
 
 #[cfg(feature = "nsys")]

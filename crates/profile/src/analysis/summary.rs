@@ -1,21 +1,20 @@
 //! The summary of captures: devices, modules, operations, and their time by opcode, source line, `op_name` and label.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde::Serialize;
 
-use crate::hlo::{Costs, Evidence, Label, ProgramMemory, UserLabels};
+use crate::hlo::{Evidence, Label, ProgramMemory, UserLabels};
 use crate::peaks::Peaks;
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
 use crate::setters;
-use crate::stats::Moments;
 
-use super::attribution::Attribution;
-use super::by_kind::{ByKind, MeanStd, OfOperation, OperationSummary, Part};
+use super::by_kind::{ByKind, MeanStd, OperationSummary, Part};
 use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
+use super::known::{attribute, missing};
 use super::minor::{Counting, Minor};
+use super::modules::{Modules, add};
+use super::outside::{self, KernelShare};
 use super::programs::{HloFiles, Programs};
 use super::runtime::{Counted, DeviceRuntime, Skipped, device_runtimes, ns};
 use super::totals::Totals;
@@ -60,6 +59,8 @@ pub struct Summary {
     pub peaks: Option<Peaks>,
     /// Data that moved between host and device.
     pub transfers: Vec<HostWork>,
+    /// Kernels that belong to no program, by device, the longest first.
+    pub kernels: Vec<KernelShare>,
     /// Compilations while the profiler ran.
     pub compilations: Vec<HostWork>,
     /// Executions that do not count.
@@ -158,25 +159,11 @@ impl From<Skipped> for LeftOutTime {
 /// The part of an execution during which no operation ran.
 pub const IDLE_INSIDE: &str = "[idle inside modules]";
 
-#[derive(Debug, Default)]
-pub(super) struct OfModule {
-    devices: BTreeSet<(usize, usize, Option<i64>)>,
-    events: Moments,
-    active: Moments,
-    span: Moments,
-    total_ns: f64,
-    pub(super) operations: BTreeMap<String, OfOperation>,
-    is_known: bool,
-    memory: Option<ProgramMemory>,
-}
-
-pub(super) type Modules = BTreeMap<(String, Option<i64>), OfModule>;
-
 /// Summarizes captures of one run: equal module names and program ids are the same program in all of them.
 pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions<'_>) -> Summary {
     let mut modules = Modules::new();
     let (mut devices, mut profiles, mut findings) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut transfers, mut compilations) = (Vec::new(), Vec::new());
+    let (mut transfers, mut compilations, mut kernels) = (Vec::new(), Vec::new(), Vec::new());
     let (mut warm_up, mut autotuner, mut minor) = (Skipped::default(), Skipped::default(), Skipped::default());
     let with_warm_up = options.counting.with_warm_up;
     let skipped_programs = Minor::of(captures, options.counting);
@@ -190,6 +177,11 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         let programs = Programs::new(capture.timeline(), files);
         add(&mut modules, number, &totals, &counted);
         attribute(&mut modules, &programs, options.labels, &mut notes);
+        let on_plane = |plane: usize| time.executions.iter().filter(move |one| one.plane == plane);
+        let of_programs = |plane: usize| on_plane(plane).map(|one| ns(one.busy_ps)).sum();
+        let (outside, named) = outside::kernels(capture, time, &of_programs);
+        kernels.extend(outside);
+        notes.extend(named);
         devices.extend(device_runtimes(capture, time, &counted));
         let spans = counted.executions.iter().map(|one| Interval { start_ps: one.start_ps, end_ps: one.end_ps });
         let [moved, compiled] = host_work(capture.timeline(), capture.host(), window(spans.collect()));
@@ -222,6 +214,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         labels: Vec::new(),
         peaks: options.peaks.cloned().or_else(|| captures.iter().find_map(|capture| peaks_of(capture.timeline()))),
         transfers,
+        kernels,
         compilations,
         skipped,
         notes,
@@ -229,64 +222,6 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     };
     summary.fill(modules);
     summary
-}
-
-/// Adds the executions of one capture up.
-pub(super) fn add(modules: &mut Modules, capture: usize, totals: &Totals, counted: &Counted<'_>) {
-    let time = &totals.time;
-    for execution in &counted.executions {
-        let of_module = modules.entry((time.name(execution.module).to_owned(), execution.program_id)).or_default();
-        of_module.devices.insert((capture, execution.plane, execution.device));
-        of_module.events.add(execution.events as f64);
-        of_module.active.add(ns(execution.busy_ps));
-        of_module.span.add(ns(execution.span_ps));
-        of_module.total_ns += ns(execution.span_ps);
-    }
-    for (&(module, program_id), operations) in &totals.operations {
-        let of_module = modules.entry((time.name(module).to_owned(), program_id)).or_default();
-        for (&name, total) in operations {
-            of_module.operations.entry(time.name(name).to_owned()).or_default().time.join(*total);
-        }
-    }
-}
-
-/// Looks up operations that are not known yet.
-fn attribute(modules: &mut Modules, programs: &Programs<'_>, labels: Option<&UserLabels>, notes: &mut Vec<String>) {
-    for ((name, program_id), of_module) in modules {
-        if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
-            continue;
-        }
-        let Some(module) = programs.find(name, *program_id) else { continue };
-        of_module.is_known = true;
-        let costs = Costs::of(module);
-        of_module.memory = ProgramMemory::of(module);
-        if let Some(files) = programs.guessed_among(name, *program_id) {
-            let id = program_id.unwrap_or_default();
-            notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one is used"));
-        }
-        for (operation, total) in &mut of_module.operations {
-            if total.attribution.is_none() {
-                total.attribution = Attribution::find(module, &costs, operation, labels);
-            }
-        }
-    }
-}
-
-/// Modules and operations without HLO.
-fn missing(modules: &Modules) -> Vec<String> {
-    let mut notes = Vec::new();
-    for ((name, program_id), of_module) in modules {
-        let id = program_id.map_or_else(String::new, |id| format!("({id})"));
-        let unknown = of_module.operations.values().filter(|operation| operation.attribution.is_none()).count();
-        if of_module.operations.is_empty() || unknown == 0 {
-            continue;
-        }
-        notes.push(match of_module.is_known {
-            false => format!("no HLO of `{name}{id}`: its operations are unknown; give it with `--hlo FILE`"),
-            true => format!("{unknown} operations of `{name}{id}` are not instructions of its HLO"),
-        });
-    }
-    notes
 }
 
 impl Summary {

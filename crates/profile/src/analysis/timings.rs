@@ -37,6 +37,9 @@ pub struct ProfileTimings {
     pub devices: Vec<DeviceSeconds>,
     /// Warnings.
     pub findings: Vec<Finding>,
+    /// Which runs of log folders were read.
+    #[serde(skip)]
+    pub run_notes: Vec<String>,
 }
 
 /// A profile that was read.
@@ -84,11 +87,13 @@ impl ProfileTimings {
             profiles: Vec::new(),
             devices: Vec::new(),
             findings: Vec::new(),
+            run_notes: Vec::new(),
         };
         let mut all = Vec::new();
         let at_once = if paths.iter().any(|path| Capture::is_of_nsys(path)) { paths.len() } else { 1 };
         for paths in paths.chunks(at_once.max(1)) {
             for capture in Capture::read(paths, &HloFiles::default())? {
+                found.run_notes.extend_from_slice(capture.run_notes());
                 all.push(found.add(&capture, profiler, plane)?);
             }
         }

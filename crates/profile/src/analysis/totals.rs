@@ -21,6 +21,8 @@ pub(super) struct OperationTime {
     pub(super) runs: Moments,
     /// Its share of the time during which operations ran, nanoseconds.
     pub(super) time_ns: f64,
+    /// The operation that encloses it.
+    pub(super) inside: Option<NameId>,
 }
 
 impl OperationTime {
@@ -29,6 +31,7 @@ impl OperationTime {
         self.own.join(other.own);
         self.runs.join(other.runs);
         self.time_ns += other.time_ns;
+        self.inside = self.inside.or(other.inside);
     }
 }
 
@@ -96,6 +99,7 @@ fn add(operations: &mut OfProgram, execution: &Execution, runs: &[Moments]) {
     for (operation, runs) in execution.operations.iter().zip(runs) {
         let total = operations.entry(operation.name).or_default();
         total.runs.join(runs);
+        total.inside = total.inside.or(operation.inside);
         total.count += operation.count;
         total.own.add(ns(operation.self_ps));
         total.time_ns += ns(operation.self_ps) * scale;

@@ -126,16 +126,27 @@ fn least_seconds(cost: &Cost, peaks: &Peaks) -> (f64, f64) {
     (compute.sum(), cost.bytes / peaks.bytes_per_second)
 }
 
-/// The peaks of the device that a capture names.
+/// The peaks of the device that a capture names, or whose figures it has: ROCm's profiler writes no name.
 pub(super) fn peaks_of(space: &XSpace) -> Option<Peaks> {
-    let devices = space.planes().filter(|plane| plane.name().starts_with("/device:"));
-    let named = devices.flat_map(|plane| {
-        plane.stats().filter_map(move |stat| match plane.stat_name(stat.metadata_id) {
-            Some(b"device_type_string" | b"gpu_device_name") => plane.stat_text(stat.value),
-            _ => None,
-        })
-    });
-    named.into_iter().find_map(|kind| Peaks::of_kind(&kind))
+    let mut devices = space.planes().filter(|plane| plane.name().starts_with("/device:"));
+    devices.find_map(|plane| {
+        let stat = |wanted: &[u8]| plane.stats().find(|stat| plane.stat_name(stat.metadata_id) == Some(wanted));
+        let text = |name: &[u8]| plane.stat_text(stat(name)?.value);
+        let number = |name: &[u8]| u64::try_from(stat(name)?.value.as_integer()?).ok();
+        let by_figures = || {
+            let memory_gib = (number(b"memory_size")? as f64 / f64::from(1 << 30)).round();
+            Some(format!(
+                "{} {}.{}, {} cores, {memory_gib} GiB, {} MHz",
+                text(b"device_vendor")?,
+                number(b"compute_cap_major")?,
+                number(b"compute_cap_minor")?,
+                number(b"core_count")?,
+                number(b"clock_rate")? / 1000,
+            ))
+        };
+        let named = text(b"device_type_string").or_else(|| text(b"gpu_device_name"));
+        Peaks::of_kind(&named.map(Into::into).or_else(by_figures)?)
+    })
 }
 
 #[cfg(test)]

@@ -49,6 +49,14 @@ pub enum ProfileErrorKind {
     /// Its gzip stream is damaged.
     #[error("its gzip stream is damaged: {0}; compress or copy the file again")]
     Gzip(io::Error),
+    /// It is a file of another kind.
+    #[error("is {what}, not an XSpace; {next}")]
+    Other {
+        /// What it is.
+        what: &'static str,
+        /// What to do.
+        next: &'static str,
+    },
     /// Its bytes are not an XSpace.
     #[error(
         "is not a whole XSpace: {what} at byte {offset}, in {part}; copy the file again, or give the .xplane.pb of a capture"

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::finding::Finding;
 use super::folding::Operation;
 use super::names::NameId;
+use super::outside::OutsideTime;
 use super::plane_view::Layout;
 use crate::measured_by::Metric;
 
@@ -17,10 +18,26 @@ pub struct DeviceTime {
     pub executions: Vec<Execution>,
     /// The findings.
     pub findings: Vec<Finding>,
+    /// What devices ran outside every execution, by plane, the longest first.
+    pub outside: Vec<OutsideKernel>,
     /// Programs whose first execution is not a measurement.
     pub slow_first: SlowFirst,
     /// By the numbers of [`NameId`].
     pub(crate) names: Vec<Box<str>>,
+}
+
+/// What a device ran under one name outside every module execution: the events name no module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutsideKernel {
+    /// Number of the plane in its file.
+    pub plane: usize,
+    /// The device, as [`Execution::device`].
+    pub device: Option<i64>,
+    /// The events' name.
+    pub name: NameId,
+    /// Their number and durations.
+    pub time: OutsideTime,
 }
 
 /// The program id of what XLA's own autotuner runs.

@@ -2,12 +2,13 @@
 
 use regex::bytes::Regex;
 
-use super::execution::{DeviceTime, Execution, SlowFirst};
+use super::execution::{DeviceTime, Execution, OutsideKernel, SlowFirst};
 use super::folding::{Choice, Folding, Scratch};
 use super::gather::{Key, Record};
 use super::index::{ExecutionSource, Index};
 use super::interval::Interval;
 use super::names::{NameId, Names};
+use super::outside::OutsideEvents;
 use super::plane_view::PlaneView;
 use super::sanity;
 use super::space::XSpace;
@@ -80,7 +81,17 @@ fn find(
         (execution.order, last) = (order, device);
     }
     let findings = sanity::findings(space, &index, &executions, &all_names);
-    DeviceTime { executions, findings, slow_first: SlowFirst::Any, names: all_names }
+    DeviceTime { executions, findings, outside: outside(&index), slow_first: SlowFirst::Any, names: all_names }
+}
+
+/// What ran outside every execution.
+pub(super) fn outside(index: &Index<'_, '_>) -> Vec<OutsideKernel> {
+    let of_view = |(view, events): (&PlaneView<'_>, &OutsideEvents)| {
+        let (plane, device) = (view.plane.number(), view.ordinal);
+        let kernel = move |(name, time)| OutsideKernel { plane, device, name: NameId(name), time };
+        events.sorted().into_iter().map(kernel)
+    };
+    index.views.iter().zip(&index.outside).flat_map(of_view).collect()
 }
 
 pub(super) fn is_control_flow(name: &str) -> bool {

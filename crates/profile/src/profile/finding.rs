@@ -83,6 +83,16 @@ pub enum Finding {
         /// How many.
         events: u64,
     },
+    /// Operations of a SparseCore's plane, which count in the executions of its device.
+    #[error("{events} operations of plane `{plane}` count in the executions of `{device}`, which ran them")]
+    JoinedPlane {
+        /// The SparseCore's plane.
+        plane: String,
+        /// The device's.
+        device: String,
+        /// How many.
+        events: u64,
+    },
     /// Module executions without any operation: their busy time is their span.
     #[error("{executions} executions of plane `{plane}` have no operations: their busy time is taken as their span")]
     NoOperations {

@@ -10,6 +10,8 @@ use super::names::NameId;
 pub struct Operation {
     /// The instruction's name.
     pub name: NameId,
+    /// The operation that encloses the first of its events on the same line.
+    pub inside: Option<NameId>,
     /// Start of the first of them.
     pub start_ps: i64,
     /// Events.
@@ -143,8 +145,10 @@ impl Folding {
         of_line.events += 1;
         let (place, is_new) = scratch.operations.place(name, self.operations.len());
         if is_new {
+            let around = of_line.own.enclosing(time.end_ps).and_then(|(place, _)| self.operations.get(place as usize));
+            let inside = around.map(|one| one.operation.name);
             let operation =
-                Operation { name: NameId(name), start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 };
+                Operation { name: NameId(name), inside, start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 };
             self.operations.push(OfOperation { operation, first });
         }
         if let Some(one) = self.operations.get_mut(place) {

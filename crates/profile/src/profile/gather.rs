@@ -9,6 +9,7 @@ use crate::wire::WireError;
 use super::event::{Event, Stat, StatValue, first_id};
 use super::id_table::MetadataIds;
 use super::interval::Interval;
+use super::outside::{OutsideEvents, may_be_work};
 use super::plane_view::{END_MARK, Layout, PlaneView, Role, UNKNOWN, Unusable, interval_after};
 use super::space::{EventChunk, Line};
 
@@ -119,6 +120,8 @@ pub(super) struct Piece {
     first_launch: Option<(i64, Record)>,
     /// The last launch of a command buffer.
     pub(super) last_launch: Option<i64>,
+    /// Work outside every execution.
+    pub(super) outside: OutsideEvents,
 }
 
 impl Piece {
@@ -165,6 +168,8 @@ struct Reader<'v, 'a> {
     base_ps: Option<i64>,
     keeps_records: bool,
     is_first: bool,
+    /// Whether events outside every execution are to be added up.
+    counts_outside: bool,
     piece: Piece,
     places: HashMap<Origin, u32>,
     last: Option<(Origin, u32)>,
@@ -242,6 +247,9 @@ pub(super) fn read<'a>(view: &PlaneView<'a>, line: &Line<'a>, chunk: EventChunk<
         base_ps: line.base_ps(),
         keeps_records: !matches!(pass, Pass::First { with_records: false }),
         is_first: matches!(pass, Pass::First { .. }),
+        counts_outside: matches!(pass, Pass::First { .. })
+            && view.layout != Layout::HostThunks
+            && may_be_work(&view.plane.name(), &line.name()),
         piece: Piece { is_sorted: true, last_launch, ..Piece::default() },
         places: HashMap::new(),
         last: None,
@@ -357,6 +365,9 @@ impl<'a> Reader<'_, 'a> {
             }
             _ => {
                 self.piece.tally.outside += 1;
+                if self.counts_outside && name != END_MARK {
+                    self.piece.outside.add(name, time);
+                }
                 false
             }
         }
@@ -383,8 +394,16 @@ impl<'a> Reader<'_, 'a> {
         let Telling { event, stats: telling, unknown, is_last_key } = Telling::read(message, view, last)?;
         self.piece.tally.unknown += unknown;
         let [_, operation, module, program, run, ordinal, node, correlation] = telling;
-        // on a host, an event without an operation is the host's own work
-        if module.is_empty() || (operation.is_empty() && view.layout == Layout::HostThunks) {
+        // on a host, an event without an operation is the host's own work, and one that is correlated with a device's is
+        // the launch of a kernel
+        let is_of_host = operation.is_empty() || !correlation.is_empty();
+        if module.is_empty() || (is_of_host && view.layout == Layout::HostThunks) {
+            if self.counts_outside
+                && let Some(name) = view.events.get(event.metadata_id).filter(|name| *name != END_MARK)
+                && let Ok(time) = interval_after(self.base_ps, &event)
+            {
+                self.piece.outside.add(name, time);
+            }
             return Ok((event.offset_ps, false));
         }
         let keyed = match last {

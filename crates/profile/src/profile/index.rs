@@ -9,8 +9,10 @@ use rayon::prelude::*;
 use super::gather::{Key, Origin, Pass, Piece, Record, Tally, WRITTEN, read};
 use super::id_table::MetadataIds;
 use super::interval::Interval;
-use super::plane_view::{Layout, OPERATIONS_LINE, PlaneView};
+use super::outside::OutsideEvents;
+use super::plane_view::{Layout, OPERATION_LINES, PlaneView};
 use super::space::{EventChunk, Line};
+use super::sparse_core::JoinedWindows;
 
 /// A chunk that holds events of executions.
 #[derive(Debug)]
@@ -52,6 +54,11 @@ pub(super) struct Index<'v, 'a> {
     pub(super) executions: Vec<Found>,
     /// Tallies by plane view.
     pub(super) tallies: Vec<Tally>,
+    /// Events outside every execution, by view.
+    pub(super) outside: Vec<OutsideEvents>,
+    /// Events that count in executions of another plane, by view.
+    pub(super) joined_events: Vec<u64>,
+    joined: JoinedWindows,
     /// Events that start before their predecessor, by view and line.
     pub(super) backwards: Vec<(usize, usize, u64)>,
     /// Names that were written out in stats, in the numbers' order.
@@ -81,6 +88,9 @@ impl Grouped {
     }
 }
 
+/// Numbers of lines from one SparseCore of a device to the next.
+const LINES_OF_CORE: u32 = 1 << 16;
+
 /// Number of chunks read per thread before their results are merged.
 const BATCH: usize = 8;
 
@@ -90,7 +100,7 @@ impl<'v, 'a> Index<'v, 'a> {
         let mut chunks: Vec<Chunk<'v, 'a>> = Vec::new();
         for (view_number, view) in views.iter().enumerate() {
             for line in view.plane.lines() {
-                if view.layout != Layout::ModuleLines || line.name() == OPERATIONS_LINE {
+                if view.layout != Layout::ModuleLines || OPERATION_LINES.contains(&&*line.name()) {
                     let of_line = line.chunks();
                     chunks.extend(of_line.map(|events| Chunk::new(view_number, view, line, events)));
                 }
@@ -101,6 +111,9 @@ impl<'v, 'a> Index<'v, 'a> {
             chunks: Vec::new(),
             executions: Vec::new(),
             tallies: views.iter().map(|_| Tally::default()).collect(),
+            outside: views.iter().map(|_| OutsideEvents::default()).collect(),
+            joined_events: vec![0; views.len()],
+            joined: JoinedWindows::of(views),
             backwards: Vec::new(),
             written_names: Vec::new(),
             numbers: HashMap::new(),
@@ -110,7 +123,8 @@ impl<'v, 'a> Index<'v, 'a> {
         };
         for (view_number, view) in views.iter().enumerate() {
             for window in 0..view.windows.len() {
-                index.execution(view_number, Origin::Window(window as u32));
+                let (of_view, window) = index.joined.place(view_number, window as u32);
+                index.execution(of_view, Origin::Window(window));
             }
         }
         let mut lines = Lines { may_hold: held_events, ..Lines::default() };
@@ -129,6 +143,13 @@ impl<'v, 'a> Index<'v, 'a> {
         }
         index.in_order_of_time(&mut lines);
         index
+    }
+
+    /// The view and the origin of an execution, whichever plane its events are on.
+    fn place(&self, view_number: usize, origin: Origin) -> (usize, Origin) {
+        let Origin::Window(window) = origin else { return (view_number, origin) };
+        let (view_number, window) = self.joined.place(view_number, window);
+        (view_number, Origin::Window(window))
     }
 
     fn execution(&mut self, view_number: usize, origin: Origin) -> u32 {
@@ -159,6 +180,10 @@ impl<'v, 'a> Index<'v, 'a> {
             Some((view, line, events)) if (*view, *line) == at => *events += backwards,
             _ => self.backwards.push((at.0, at.1, backwards)),
         }
+        let written = self.number(&piece.written, known);
+        if let Some(outside) = self.outside.get_mut(at.0) {
+            outside.join(piece.outside, |number| renumbered(number, &written));
+        }
         let Some([first, last]) = piece.ends else { return };
         let line = match lines.list.last_mut() {
             Some(line) if line.at == at => line,
@@ -173,9 +198,19 @@ impl<'v, 'a> Index<'v, 'a> {
         if let Some(ids) = self.ids.get_mut(chunk.view_number) {
             ids.join(&piece.ids);
         }
-        let written = self.number(&piece.written, known);
-        let executions: Box<[u32]> =
-            piece.origins.iter().map(|origin| self.execution(at.0, renamed(*origin, &written))).collect();
+        let mut of_others = false;
+        let executions: Box<[u32]> = piece
+            .origins
+            .iter()
+            .map(|origin| {
+                let (view_number, origin) = self.place(at.0, renamed(*origin, &written));
+                of_others |= view_number != at.0;
+                self.execution(view_number, origin)
+            })
+            .collect();
+        if let Some(events) = self.joined_events.get_mut(at.0).filter(|_| of_others) {
+            *events += piece.count as u64;
+        }
         let fits = lines.may_hold >= piece.count && !piece.records.is_empty();
         // ends with the first that does not fit
         lines.may_hold = if fits { lines.may_hold - piece.count } else { 0 };
@@ -242,7 +277,7 @@ impl<'v, 'a> Index<'v, 'a> {
         let written: Vec<u32> = piece.written.iter().map(|name| self.numbers.get(name).copied().unwrap_or(0)).collect();
         Some(grouped(piece.records, chunk, &written, |place| {
             let origin = renamed(*piece.origins.get(place)?, &written);
-            self.places.get(&(chunk.view_number, origin)).copied()
+            self.places.get(&self.place(chunk.view_number, origin)).copied()
         }))
     }
 
@@ -296,7 +331,9 @@ fn grouped(
     written: &[u32],
     execution: impl Fn(usize) -> Option<u32>,
 ) -> Grouped {
-    let line = chunk.line.number() as u32;
+    // a SparseCore's lines are apart from those of its device
+    let of_core = chunk.view.core.as_ref().map_or(0, |(_, core)| (u32::from(*core) + 1) * LINES_OF_CORE);
+    let line = of_core.saturating_add(chunk.line.number() as u32);
     let mut ends: Vec<(u32, usize)> = Vec::new();
     let mut at = 0;
     for run in records.chunk_by_mut(|one, next| one.place() == next.place()) {

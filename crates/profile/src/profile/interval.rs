@@ -131,6 +131,11 @@ impl<T> Default for OwnTime<T> {
 }
 
 impl<T: Copy> OwnTime<T> {
+    /// The innermost event in progress that lasts at least as long as one that starts now and ends at this time.
+    pub fn enclosing(&self, end_ps: i64) -> Option<T> {
+        self.open.iter().rev().find(|(_, end)| *end >= end_ps).map(|(event, _)| *event)
+    }
+
     /// Adds an event, and gives the time before it.
     pub fn add(&mut self, event: T, time: Interval, give: impl FnMut(T, Interval)) {
         self.advance(time.start_ps, give);

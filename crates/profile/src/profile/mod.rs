@@ -39,13 +39,18 @@ pub mod interval;
 mod kernels;
 mod names;
 mod operation_events;
+mod other_file;
+mod outside;
 mod per_execution;
 mod plane_view;
 mod profiler;
+mod run_order;
 mod runs;
 mod sanity;
+mod session;
 mod source;
 mod space;
+mod sparse_core;
 mod split;
 mod sweep;
 mod timings;
@@ -56,7 +61,7 @@ mod xplane;
 
 pub use error::{ProfileError, ProfileErrorKind};
 pub use event::{Event, Stat, StatValue, Stats, text};
-pub use execution::{AUTOTUNER, DeviceTime, Execution, SlowFirst};
+pub use execution::{AUTOTUNER, DeviceTime, Execution, OutsideKernel, SlowFirst};
 pub use find::{RunsOf, executions, executions_folded, executions_of_operations, executions_of_runs};
 pub use finding::Finding;
 pub use folding::Operation;
@@ -64,8 +69,9 @@ pub(crate) use id_table::IdTable;
 pub use kernels::{Iteration, Kernel, KernelsDiffer, Measurement};
 pub use names::NameId;
 pub use operation_events::{EventFold, ExecutionOf, OperationEvent, TakeDone, fold_events};
+pub use outside::OutsideTime;
 pub use plane_view::Layout;
-pub(crate) use plane_view::module_name;
+pub(crate) use plane_view::{OPERATION_LINES, instruction_name, module_name};
 pub use profiler::{
     Dropped, EJKERNEL_MAX_EVENTS, FunctionTime, Profiler, Semantics, Timings, function_times, missing_functions,
 };

@@ -1,6 +1,7 @@
 //! A stream of each execution's events, for analyses that need more than sums.
 
-use super::find::{texts, views};
+use super::execution::OutsideKernel;
+use super::find::{outside, texts, views};
 use super::gather::Record;
 use super::index::{ExecutionSource, Index};
 use super::interval::Interval;
@@ -58,7 +59,12 @@ pub type TakeDone<'t, D> = dyn FnMut(usize, u32, &ExecutionOf<'_>, D) + 't;
 
 /// Folds the events of each execution, and passes on the results in the order in which executions end. Several spaces
 /// are read side by side, by their clocks' time, each with a fold of its own.
-pub fn fold_events<F: EventFold>(spaces: &[(&XSpace, &F)], give: &mut TakeDone<'_, F::Done>) {
+///
+/// Returns, for each space, what ran outside every execution, with its name.
+pub fn fold_events<F: EventFold>(
+    spaces: &[(&XSpace, &F)],
+    give: &mut TakeDone<'_, F::Done>,
+) -> Vec<Vec<(Box<str>, OutsideKernel)>> {
     let mut names: Vec<Names<'_>> = spaces.iter().map(|_| Names::default()).collect();
     let views: Vec<_> = spaces.iter().zip(&mut names).map(|((space, _), names)| views(space, names)).collect();
     let index = |((space, _), (names, views)): (&(&XSpace, &F), (&Names<'_>, _))| {
@@ -89,6 +95,11 @@ pub fn fold_events<F: EventFold>(spaces: &[(&XSpace, &F)], give: &mut TakeDone<'
     {
         sweep.step(&mut |number, done| give(place, number, done));
     }
+    let of_space = |(index, names): (&Index<'_, '_>, &Vec<Box<str>>)| {
+        let named = |kernel: OutsideKernel| (names.get(kernel.name.0 as usize).cloned().unwrap_or_default(), kernel);
+        outside(index).into_iter().map(named).collect()
+    };
+    indexes.iter().zip(&names).map(of_space).collect()
 }
 
 struct Named<'f, F> {

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use super::ejkernel::EventNames;
 use super::execution::DeviceTime;
 use super::interval::Interval;
-use super::plane_view::{Layout, MODULES_LINE, OPERATIONS_LINE};
+use super::plane_view::{MODULE_LINES, OPERATION_LINES};
 use super::profiler::{Profiler, Timings};
 use super::space::{Line, Plane};
 
@@ -16,7 +16,8 @@ type Sample = (i64, String, Option<i64>, u64);
 pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime, with_others: bool) -> Timings {
     let mut all: Vec<Sample> = Vec::new();
     let of_plane = time.executions.iter().filter(|execution| execution.plane == plane.number());
-    let has_modules = of_plane.clone().any(|execution| execution.layout == Layout::ModuleLines);
+    let is_of_modules = |line: &Line<'_>| MODULE_LINES.contains(&&*line.name());
+    let is_of_operations = |line: &Line<'_>| OPERATION_LINES.contains(&&*line.name());
     for execution in of_plane {
         let program = execution.program_id.map_or_else(|| "None".to_owned(), |id| id.to_string());
         let name = format!("{}({program}-None)", time.name(execution.module));
@@ -31,7 +32,7 @@ pub(super) fn timings(profiler: &Profiler, plane: Plane<'_>, time: &DeviceTime, 
     let wanted = |name: &[u8]| name.starts_with(profiler.prefix_filter.as_bytes()) && !name.starts_with(b"end: ");
     if with_others && plane.all_event_metadata().any(|metadata| wanted(metadata.name())) {
         for line in plane.lines() {
-            if !has_modules || ![MODULES_LINE, OPERATIONS_LINE].contains(&&*line.name()) {
+            if !is_of_modules(&line) && !is_of_operations(&line) {
                 other_events(profiler, plane, line, &wanted, &mut all);
             }
         }

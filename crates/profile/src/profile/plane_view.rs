@@ -66,8 +66,10 @@ pub enum Layout {
     ModuleLines,
 }
 
-pub(super) const MODULES_LINE: &str = "XLA Modules";
-pub(super) const OPERATIONS_LINE: &str = "XLA Ops";
+/// Lines of module executions: of a core, and of its SparseCores.
+pub(super) const MODULE_LINES: [&str; 2] = ["XLA Modules", "Sparse Core Modules"];
+/// Lines of their operations.
+pub(crate) const OPERATION_LINES: [&str; 2] = ["XLA Ops", "Sparse Core Ops"];
 
 /// A module execution of a modules line.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +97,8 @@ pub(super) struct PlaneView<'a> {
     pub(super) buffers: Vec<u32>,
     /// The plane's device, if its name states it.
     pub(super) ordinal: Option<i64>,
+    /// Of a SparseCore's plane: the name of its device's plane, and its number.
+    pub(super) core: Option<(String, u8)>,
     /// Sorted by start; empty unless the layout is [`Layout::ModuleLines`].
     pub(super) windows: Vec<Window>,
     /// Events of the modules line that could not be used: cannot be decoded, negative duration, out of range.
@@ -113,7 +117,8 @@ pub(super) const END_MARK: u32 = u32::MAX - 1;
 impl<'a> PlaneView<'a> {
     pub(super) fn new(plane: Plane<'a>, names: &mut Names<'a>) -> Self {
         let name = plane.name();
-        let has_modules = plane.lines().any(|line| line.name() == MODULES_LINE && line.event_count() > 0);
+        let is_of_modules = |line: &Line<'_>| MODULE_LINES.contains(&&*line.name());
+        let has_modules = plane.lines().any(|line| is_of_modules(&line) && line.event_count() > 0);
         let layout = match name.starts_with("/device:") {
             true if has_modules => Layout::ModuleLines,
             true => Layout::DeviceStreams,
@@ -139,7 +144,8 @@ impl<'a> PlaneView<'a> {
             references: IdTable::new(references.iter().copied()),
             events: IdTable::new(events.iter().copied()),
             buffers: buffers.collect(),
-            ordinal: name.strip_prefix("/device:").and_then(|rest| rest.rsplit(':').next()?.parse().ok()),
+            ordinal: ordinal(&name),
+            core: sparse_core(&name),
             windows: Vec::new(),
             unusable: [0; 3],
         };
@@ -149,7 +155,7 @@ impl<'a> PlaneView<'a> {
             }
         }
         if layout == Layout::ModuleLines {
-            for line in plane.lines().filter(|line| line.name() == MODULES_LINE) {
+            for line in plane.lines().filter(is_of_modules) {
                 view.add_windows(line, names);
             }
             view.windows.sort_by_key(|window| window.time);
@@ -239,6 +245,18 @@ pub(super) fn interval_after(base_ps: Option<i64>, event: &Event<'_>) -> Result<
     Ok(Interval { start_ps, end_ps })
 }
 
+/// The device of a plane: `/device:GPU:3`, `/device:TPU:0 SparseCore 1`.
+fn ordinal(name: &str) -> Option<i64> {
+    let (_, rest) = name.strip_prefix("/device:")?.rsplit_once(':')?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+/// `/device:TPU:0 SparseCore 1` is core 1 of `/device:TPU:0`.
+fn sparse_core(name: &str) -> Option<(String, u8)> {
+    let (device, core) = name.split_once(" SparseCore ")?;
+    Some((device.to_owned(), core.parse().ok()?))
+}
+
 /// `jit_step(42)` is module `jit_step` of program 42.
 pub(crate) fn module_name(name: &[u8]) -> (&[u8], Option<i64>) {
     let split = name.strip_suffix(b")").and_then(|rest| {
@@ -252,7 +270,7 @@ pub(crate) fn module_name(name: &[u8]) -> (&[u8], Option<i64>) {
 }
 
 /// The instruction's name: the display name, or the text before ` = `.
-fn instruction_name<'a>(name: &'a [u8], display: &'a [u8]) -> &'a [u8] {
+pub(crate) fn instruction_name<'a>(name: &'a [u8], display: &'a [u8]) -> &'a [u8] {
     if !display.is_empty() {
         return display;
     }
@@ -263,6 +281,14 @@ fn instruction_name<'a>(name: &'a [u8], display: &'a [u8]) -> &'a [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_planes() {
+        assert_eq!(["/device:GPU:3", "/device:TPU:1 SparseCore 0"].map(ordinal), [Some(3), Some(1)]);
+        assert_eq!(["/host:CPU", "/device:CUSTOM:Megascale Trace"].map(ordinal), [None; 2]);
+        assert_eq!(sparse_core("/device:TPU:1 SparseCore 0"), Some(("/device:TPU:1".to_owned(), 0)));
+        assert_eq!(sparse_core("/device:TPU:1"), None);
+    }
 
     #[test]
     fn names_of_modules_and_instructions() {

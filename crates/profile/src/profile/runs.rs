@@ -1,11 +1,13 @@
 //! The runs of a log folder, at any depth.
 
+use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use super::error::{ProfileError, ProfileErrorKind};
-use super::source::{captures_in, host_of};
+use super::run_order::newest_last;
 
 /// Maximum nesting of folders.
 const MAX_DEPTH: usize = 12;
@@ -37,9 +39,26 @@ pub struct CaptureFile {
     pub written_at: Option<SystemTime>,
 }
 
-/// The runs below a log folder, the newest last; of two written at once the alphabetically later one. Names do not
-/// determine the order: those of a `StepProfiler` begin with the step. Links to folders are not followed; hidden
-/// folders, and those that cannot be read, are left out.
+impl CaptureRun {
+    /// When its last capture was written.
+    pub(super) fn written_at(&self) -> Option<SystemTime> {
+        self.files.iter().filter_map(|file| file.written_at).max()
+    }
+
+    /// Its folder; empty if it has no capture.
+    pub(super) fn folder(&self) -> &Path {
+        self.files.first().and_then(|file| file.path.parent()).unwrap_or(Path::new(""))
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_hosts(name: &str, hosts: &[&str]) -> Self {
+        let file = |host: &&str| capture_file(Path::new(name).join(format!("{host}.xplane.pb")));
+        Self { name: name.to_owned(), files: hosts.iter().map(file).collect() }
+    }
+}
+
+/// The runs below a log folder, the newest last: by the time or the numbers in their names, or where names differ in
+/// form, by when they were written. Hidden folders, and those that cannot be read, are left out.
 ///
 /// # Errors
 /// If the folder cannot be read, or holds no capture.
@@ -47,11 +66,14 @@ pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
     let error = |kind| ProfileError::new(folder.display().to_string(), kind);
     fs::read_dir(folder).map_err(|io| error(io.into()))?;
     let mut runs = Vec::new();
-    let (mut open, mut seen) = (vec![(folder.to_owned(), 0)], 0);
+    let (mut open, mut seen) = (vec![(folder.to_owned(), 0)], HashSet::new());
     while let Some((inside, depth)) = open.pop() {
-        seen += 1;
-        if seen > MAX_FOLDERS {
+        if seen.len() >= MAX_FOLDERS {
             return Err(error(ProfileErrorKind::TooManyFolders { limit: MAX_FOLDERS }));
+        }
+        // links may lead in circles
+        if !seen.insert(fs::canonicalize(&inside).unwrap_or_else(|_| inside.clone())) {
+            continue;
         }
         let paths = captures_in(&inside).unwrap_or_default();
         if !paths.is_empty() {
@@ -63,7 +85,7 @@ pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
             // a capture in progress is in a hidden folder
             let folders = items.filter(|item| {
                 let is_hidden = item.file_name().as_encoded_bytes().starts_with(b".");
-                !is_hidden && item.file_type().is_ok_and(|kind| kind.is_dir())
+                !is_hidden && item.path().is_dir()
             });
             open.extend(folders.map(|item| (item.path(), depth + 1)));
         }
@@ -71,9 +93,27 @@ pub fn capture_runs(folder: &Path) -> Result<Vec<CaptureRun>, ProfileError> {
     if runs.is_empty() {
         return Err(error(ProfileErrorKind::NoCapture));
     }
-    let written = |run: &CaptureRun| run.files.iter().filter_map(|file| file.written_at).max();
-    runs.sort_by(|one, other| (written(one), &one.name).cmp(&(written(other), &other.name)));
-    Ok(runs)
+    Ok(newest_last(runs, |run| &run.name, CaptureRun::written_at))
+}
+
+/// The host of a capture, by the file's name.
+pub(super) fn host_of(file: &Path) -> String {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name.strip_suffix(".gz").unwrap_or(&name);
+    name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
+}
+
+/// The captures in a folder, by name.
+pub(super) fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
+        .filter_map(|item| Some(item.ok()?.path()))
+        .filter(|path| {
+            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+            (name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz")) && path.is_file()
+        })
+        .collect();
+    files.sort();
+    Ok(files)
 }
 
 fn run_name(below: &Path) -> String {

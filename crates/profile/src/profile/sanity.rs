@@ -35,11 +35,14 @@ pub(super) fn findings(
         let planes = space.planes().map(|plane| format!("`{}`", plane.name())).collect::<Vec<_>>().join(", ");
         findings.push(Finding::NoDevicePlane { planes });
     }
-    for (view, tally) in views.iter().zip(&index.tallies) {
+    for ((view, tally), joined) in views.iter().zip(&index.tallies).zip(&index.joined_events) {
         let plane = view.plane.name().into_owned();
+        if let (Some((device, _)), events @ 1..) = (&view.core, *joined) {
+            findings.push(Finding::JoinedPlane { plane: plane.clone(), device: device.clone(), events });
+        }
         let of_plane = || executions.iter().filter(|execution| execution.plane == view.plane.number());
         let events = view.plane.lines().map(|line| line.event_count()).sum();
-        if view.layout != Layout::HostThunks && events > 0 && of_plane().next().is_none() {
+        if view.layout != Layout::HostThunks && events > 0 && *joined == 0 && of_plane().next().is_none() {
             findings.push(Finding::NoExecutions { plane: plane.clone(), events });
         }
         let without = of_plane().filter(|execution| execution.events == 0).count() as u64;

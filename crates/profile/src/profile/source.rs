@@ -13,6 +13,8 @@ use bytes::Bytes;
 use rayon::prelude::*;
 
 use super::error::{ProfileError, ProfileErrorKind};
+use super::runs::host_of;
+use super::session::{Session, newest_session};
 use super::space::XSpace;
 use crate::outside_file::{self, Input};
 
@@ -29,6 +31,8 @@ pub struct XSpaceCapture {
     pub path: PathBuf,
     /// The host, by the file's name: `<host>.xplane.pb`.
     pub host: String,
+    /// Which run of a log folder it is from, one line each; on the first capture of a folder.
+    pub run_notes: Vec<String>,
     /// Its content.
     pub space: XSpace,
 }
@@ -62,11 +66,12 @@ impl XSpace {
 ///
 /// A path that cannot be read or holds no capture, and a file that is not an XSpace.
 pub fn captures(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
+    let Session { files, mut notes } = session(path)?;
     let open = |file: PathBuf| {
-        let space = XSpace::open(&file)?;
-        Ok(XSpaceCapture { host: host_of(&file), path: file, space })
+        let (space, run_notes) = (XSpace::open(&file)?, std::mem::take(&mut notes));
+        Ok(XSpaceCapture { host: host_of(&file), path: file, run_notes, space })
     };
-    capture_files(path)?.into_iter().map(open).collect()
+    files.into_iter().map(open).collect()
 }
 
 /// The files that [`captures`] reads.
@@ -75,51 +80,15 @@ pub fn captures(path: &Path) -> Result<Vec<XSpaceCapture>, ProfileError> {
 ///
 /// A path that cannot be read, or a folder that holds no capture.
 pub fn capture_files(path: &Path) -> Result<Vec<PathBuf>, ProfileError> {
-    let error = |kind| ProfileError::new(path.display().to_string(), kind);
-    let files = match fs::metadata(path).map_err(|io| error(io.into()))?.is_dir() {
-        true => newest_run(path).map_err(|io| error(io.into()))?,
-        false => vec![path.to_owned()],
-    };
-    if files.is_empty() { Err(error(ProfileErrorKind::NoCapture)) } else { Ok(files) }
+    Ok(session(path)?.files)
 }
 
-pub(super) fn host_of(file: &Path) -> String {
-    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let name = name.strip_suffix(".gz").unwrap_or(&name);
-    name.strip_suffix(".xplane.pb").unwrap_or(name).to_owned()
-}
-
-/// The captures of the newest run: runs are named by their time, and the alphabetically later name is newer.
-fn newest_run(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let own = captures_in(folder)?;
-    if !own.is_empty() {
-        return Ok(own);
+fn session(path: &Path) -> Result<Session, ProfileError> {
+    let metadata = fs::metadata(path).map_err(|io| ProfileError::new(path.display().to_string(), io.into()))?;
+    match metadata.is_dir() {
+        true => newest_session(path),
+        false => Ok(Session { files: vec![path.to_owned()], notes: Vec::new() }),
     }
-    for runs in [folder.join("plugins/profile"), folder.join("profile"), folder.to_owned()] {
-        let Ok(items) = fs::read_dir(&runs) else { continue };
-        let mut folders: Vec<PathBuf> =
-            items.filter_map(|item| Some(item.ok()?.path())).filter(|path| path.is_dir()).collect();
-        folders.sort();
-        while let Some(run) = folders.pop() {
-            let files = captures_in(&run)?;
-            if !files.is_empty() {
-                return Ok(files);
-            }
-        }
-    }
-    Ok(Vec::new())
-}
-
-pub(super) fn captures_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder)?
-        .filter_map(|item| Some(item.ok()?.path()))
-        .filter(|path| {
-            let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-            (name.ends_with(".xplane.pb") || name.ends_with(".xplane.pb.gz")) && path.is_file()
-        })
-        .collect();
-    files.sort();
-    Ok(files)
 }
 
 fn read_file(path: &Path) -> Result<Bytes, ProfileErrorKind> {

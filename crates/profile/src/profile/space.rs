@@ -13,6 +13,7 @@ use crate::wire::{WireCursor, WireError, WireValue};
 use super::error::ProfileErrorKind;
 use super::event::{Event, Stat, StatValue, first_id, text};
 use super::id_table::IdTable;
+use super::other_file::other_file;
 use super::xplane;
 
 /// Bytes of a line per unit of work for a thread.
@@ -67,6 +68,18 @@ impl XSpace {
         if bytes.is_empty() {
             return Err(ProfileErrorKind::Empty);
         }
+        let indexed = Self::index(bytes.clone());
+        match &indexed {
+            // the bytes of some text are a message of unknown fields
+            Ok(space) if !space.planes.is_empty() => indexed,
+            _ => match other_file(&bytes) {
+                Some((what, next)) => Err(ProfileErrorKind::Other { what, next }),
+                None => indexed,
+            },
+        }
+    }
+
+    fn index(bytes: Bytes) -> Result<Self, ProfileErrorKind> {
         let (mut errors, mut warnings) = (Vec::new(), Vec::new());
         let (mut planes, mut lines) = (Vec::new(), Vec::new());
         let wire = |base, part| move |error: WireError| ProfileErrorKind::wire(&error, base, part);
@@ -115,6 +128,15 @@ impl XSpace {
     /// Its bytes as they were read, decompressed.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// A part of its bytes that shares their memory; of other bytes a copy.
+    pub(crate) fn shared(&self, part: &[u8]) -> Bytes {
+        let start = (part.as_ptr() as usize).wrapping_sub(self.bytes.as_ptr() as usize);
+        match start.checked_add(part.len()).filter(|&end| end <= self.bytes.len()) {
+            Some(end) => self.bytes.slice(start..end),
+            None => Bytes::copy_from_slice(part),
+        }
     }
 
     /// The planes, in file order.

@@ -17,9 +17,9 @@ pub(super) struct File {
     _schema: u64,
     pub(super) op: String,
     #[serde(default)]
-    pub(super) given: Ordered<Value>,
+    pub(super) given: OrderedMembers<Value>,
     #[serde(default)]
-    pub(super) parameters: Ordered<Values>,
+    pub(super) parameters: OrderedMembers<ParameterValues>,
     #[serde(default)]
     pub(super) constraints: Vec<String>,
     #[serde(default)]
@@ -35,7 +35,7 @@ pub(super) struct Head {
 /// The values of one parameter.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a list of values, or `from` and `to` with `step` or `times`")]
-pub(super) enum Values {
+pub(super) enum ParameterValues {
     List(Vec<Value>),
     Range(Range),
 }
@@ -50,20 +50,20 @@ pub(super) struct Range {
 }
 
 /// The members of an object in the file's order.
-pub(super) struct Ordered<T>(pub(super) Vec<(String, T)>);
+pub(super) struct OrderedMembers<T>(pub(super) Vec<(String, T)>);
 
-impl<T> Default for Ordered<T> {
+impl<T> Default for OrderedMembers<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrderedMembers<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members<T>(std::marker::PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = Ordered<T>;
+            type Value = OrderedMembers<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
@@ -74,7 +74,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Ordered(members))
+                Ok(OrderedMembers(members))
             }
         }
 
@@ -82,7 +82,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
     }
 }
 
-impl Values {
+impl ParameterValues {
     /// The values in order, checked.
     pub(super) fn expand(self) -> Result<Vec<Value>, String> {
         let values = match self {

@@ -2,13 +2,13 @@
 
 /// One step into a JSON value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Step<'a> {
+pub(super) enum PathStep<'a> {
     Key(&'a str),
     Index(usize),
 }
 
 /// Byte offset of the value at a path; as far along the path as it exists. The text must be valid JSON.
-pub(super) fn offset(text: &str, path: &[Step<'_>]) -> usize {
+pub(super) fn offset(text: &str, path: &[PathStep<'_>]) -> usize {
     let mut at = blank(text, 0);
     for step in path {
         match enter(text, at, *step) {
@@ -45,13 +45,13 @@ pub(super) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
 }
 
 /// The offset of a member of the object or array at `at`.
-fn enter(text: &str, at: usize, step: Step<'_>) -> Option<usize> {
+fn enter(text: &str, at: usize, step: PathStep<'_>) -> Option<usize> {
     let mut at = blank(text, at + 1);
     let mut index = 0;
     while !matches!(text.as_bytes().get(at)?, b'}' | b']') {
         let found = match step {
-            Step::Index(wanted) => index == wanted,
-            Step::Key(wanted) => {
+            PathStep::Index(wanted) => index == wanted,
+            PathStep::Key(wanted) => {
                 let end = past_value(text, at);
                 let key: String = serde_json::from_str(text.get(at..end)?).ok()?;
                 // past the key, blanks, the colon, blanks
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn values_are_found_by_path() {
         let text = "{\n  \"a\\\"]\": [1, \"x,]\", {\"b\": true}],\n  \"c\" : -2.5e3\n}";
-        let at = |path: &[Step<'_>]| text.get(offset(text, path)..).unwrap();
-        let array = Step::Key("a\"]");
-        assert!(at(&[array, Step::Index(1)]).starts_with("\"x,]\""));
-        assert!(at(&[array, Step::Index(2), Step::Key("b")]).starts_with("true"));
-        assert!(at(&[Step::Key("c")]).starts_with("-2.5e3"));
-        assert!(at(&[array, Step::Index(9)]).starts_with("[1,"), "as far as the path goes");
-        assert_eq!(line_and_column(text, offset(text, &[Step::Key("c")])), (3, 9));
+        let at = |path: &[PathStep<'_>]| text.get(offset(text, path)..).unwrap();
+        let array = PathStep::Key("a\"]");
+        assert!(at(&[array, PathStep::Index(1)]).starts_with("\"x,]\""));
+        assert!(at(&[array, PathStep::Index(2), PathStep::Key("b")]).starts_with("true"));
+        assert!(at(&[PathStep::Key("c")]).starts_with("-2.5e3"));
+        assert!(at(&[array, PathStep::Index(9)]).starts_with("[1,"), "as far as the path goes");
+        assert_eq!(line_and_column(text, offset(text, &[PathStep::Key("c")])), (3, 9));
     }
 
     #[test]

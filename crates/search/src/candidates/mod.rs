@@ -39,6 +39,8 @@ pub use built_in::Spaces;
 pub use descent::{Descent, Descents};
 pub use error::SpaceError;
 pub use options::spelled;
-pub use options::{Choice, CompilerOption, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace};
+pub use options::{
+    CompilerOption, OptionChoice, OptionClass, OptionError, OptionKind, OptionScope, OptionSet, OptionSpace,
+};
 pub use space::CandidateSpace;
 pub use walk::Configs;

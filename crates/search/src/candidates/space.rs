@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::error::SpaceError;
 use super::file::{File, Head};
-use super::locate::{Step, offset, offset_in_string};
+use super::locate::{PathStep, offset, offset_in_string};
 use crate::config::{Config, canonical_json};
 use crate::constraint::{self, Constraint, ConstraintError, Kinds};
 use crate::digest::{Digest, FieldHasher};
@@ -61,25 +61,25 @@ impl CandidateSpace {
     /// If the text is not JSON, not of this schema, or is inconsistent; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
         let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
-        let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
+        let wrong = |path: &[PathStep<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
         let head: Head = serde_json::from_str(text).map_err(of_serde)?;
         if head.schema != SCHEMA {
             let message = format!("schema {}, this version reads {SCHEMA}: use a newer autotune-lowered", head.schema);
-            return Err(wrong(&[Step::Key("schema")], message));
+            return Err(wrong(&[PathStep::Key("schema")], message));
         }
         let read: File = serde_json::from_str(text).map_err(of_serde)?;
         if read.op.is_empty() {
-            return Err(wrong(&[Step::Key("op")], "the operation has no name".to_owned()));
+            return Err(wrong(&[PathStep::Key("op")], "the operation has no name".to_owned()));
         }
         if read.parameters.0.len() + read.given.0.len() > MAX_PARAMETERS {
             let message = format!("more than {MAX_PARAMETERS} parameters and given values");
-            return Err(wrong(&[Step::Key("parameters")], message));
+            return Err(wrong(&[PathStep::Key("parameters")], message));
         }
         for (name, count, limit) in
             [("constraints", read.constraints.len(), MAX_CONSTRAINTS), ("configs", read.configs.len(), MAX_LISTED)]
         {
             if count > limit {
-                return Err(wrong(&[Step::Key(name)], format!("{count} {name}, at most {limit} are read")));
+                return Err(wrong(&[PathStep::Key(name)], format!("{count} {name}, at most {limit} are read")));
             }
         }
         let mut space = Self {
@@ -93,7 +93,7 @@ impl CandidateSpace {
             baseline: read.baseline,
         };
         for (name, values) in read.parameters.0 {
-            let at = |message: String| wrong(&[Step::Key("parameters"), Step::Key(&name)], message);
+            let at = |message: String| wrong(&[PathStep::Key("parameters"), PathStep::Key(&name)], message);
             let values = values.expand().map_err(at)?;
             if !is_name(&name) {
                 return Err(at(format!("`{name}` is not a name: letters, digits and `_`, separated by dots")));
@@ -146,7 +146,7 @@ impl CandidateSpace {
                 *slot = value;
                 Ok(self)
             }
-            None => Err(self.error(&[Step::Key("given")], format!("the space has no given value `{name}`"))),
+            None => Err(self.error(&[PathStep::Key("given")], format!("the space has no given value `{name}`"))),
         }
     }
 
@@ -237,7 +237,8 @@ impl CandidateSpace {
     /// The names with the kinds of their values; a caller may give any.
     fn kinds(&self) -> Vec<(&str, Kinds)> {
         let kinds = |values: &[Value]| {
-            let kinds = values.iter().filter_map(|value| Some(constraint::Value::try_from(value).ok()?.kinds()));
+            let kinds =
+                values.iter().filter_map(|value| Some(constraint::ConstraintValue::try_from(value).ok()?.kinds()));
             kinds.fold(Kinds::NONE, |all, kinds| all | kinds)
         };
         let given = self.given.iter().map(|(name, _)| (name.as_str(), Kinds::ANY));
@@ -263,12 +264,12 @@ impl CandidateSpace {
     }
 
     fn constraint_error(&self, index: usize, error: &ConstraintError, before: &str) -> SpaceError {
-        let start = offset(&self.text, &[Step::Key("constraints"), Step::Index(index)]);
+        let start = offset(&self.text, &[PathStep::Key("constraints"), PathStep::Index(index)]);
         let place = offset_in_string(&self.text, start, error.at);
         SpaceError::at(&self.file, &self.text, place, &format!("{before}{}", error.message))
     }
 
-    pub(super) fn error(&self, path: &[Step<'_>], message: String) -> SpaceError {
+    pub(super) fn error(&self, path: &[PathStep<'_>], message: String) -> SpaceError {
         SpaceError::at(&self.file, &self.text, offset(&self.text, path), &message)
     }
 
@@ -280,7 +281,7 @@ impl CandidateSpace {
                 |other: &&str| other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
             let others = names.iter().enumerate().filter(|(place, _)| *place != index).map(|(_, other)| other);
             if let Some(other) = others.copied().find(|other| clash(other)) {
-                let path = [Step::Key("parameters"), Step::Key(other)];
+                let path = [PathStep::Key("parameters"), PathStep::Key(other)];
                 let message = if other == *name {
                     format!("`{name}` occurs twice")
                 } else {
@@ -297,7 +298,7 @@ impl CandidateSpace {
             return Ok(());
         }
         let message = "the baseline is neither a config of the space nor one of `configs`";
-        Err(self.error(&[Step::Key("baseline")], message.to_owned()))
+        Err(self.error(&[PathStep::Key("baseline")], message.to_owned()))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::error::SpaceError;
-use super::locate::Step;
+use super::locate::PathStep;
 use super::space::CandidateSpace;
 use crate::config::Config;
 
@@ -21,7 +21,7 @@ pub struct Configs<'a> {
     listed: usize,
     /// For each chosen parameter the index of its value.
     chosen: Vec<usize>,
-    state: State,
+    state: WalkState,
     visited: u64,
     /// Evaluations of constraints since the last config.
     evaluated: u32,
@@ -29,7 +29,7 @@ pub struct Configs<'a> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WalkState {
     Listed,
     /// The last choice is to be checked, and then descended from or moved on.
     Descending,
@@ -45,7 +45,7 @@ impl CandidateSpace {
             space: self,
             listed: 0,
             chosen: Vec::new(),
-            state: State::Listed,
+            state: WalkState::Listed,
             visited: 0,
             evaluated: 0,
             gave_up: false,
@@ -92,7 +92,7 @@ impl Configs<'_> {
                 self.gave_up = true;
                 let message =
                     format!("no config found by {MAX_EVALUATIONS} evaluations of constraints; narrow the values");
-                return Err(self.space.error(&[Step::Key("constraints")], message));
+                return Err(self.space.error(&[PathStep::Key("constraints")], message));
             }
             if !self.space.holds(index, &values)? {
                 self.evaluated = evaluated;
@@ -109,11 +109,11 @@ impl Configs<'_> {
             let count = self.space.parameters.get(self.chosen.len()).map_or(0, |(_, values)| values.len());
             if index + 1 < count {
                 self.chosen.push(index + 1);
-                self.state = State::Descending;
+                self.state = WalkState::Descending;
                 return;
             }
         }
-        self.state = State::Done;
+        self.state = WalkState::Done;
     }
 }
 
@@ -124,25 +124,25 @@ impl Iterator for Configs<'_> {
         self.evaluated = 0;
         loop {
             match self.state {
-                State::Listed => {
+                WalkState::Listed => {
                     if let Some(config) = self.space.listed.get(self.listed) {
                         self.listed += 1;
                         return Some(Ok(config.clone()));
                     }
                     // nothing is chosen yet: constraints over given values alone
-                    self.state = if self.space.parameters.is_empty() { State::Done } else { State::Descending };
+                    self.state = if self.space.parameters.is_empty() { WalkState::Done } else { WalkState::Descending };
                 }
-                State::Descending => {
+                WalkState::Descending => {
                     self.visited += u64::from(!self.chosen.is_empty());
                     match self.admits() {
                         Err(error) => {
-                            self.state = State::Done;
+                            self.state = WalkState::Done;
                             return Some(Err(error));
                         }
-                        Ok(false) => self.state = State::Advancing,
+                        Ok(false) => self.state = WalkState::Advancing,
                         Ok(true) if self.chosen.len() < self.space.parameters.len() => self.chosen.push(0),
                         Ok(true) => {
-                            self.state = State::Advancing;
+                            self.state = WalkState::Advancing;
                             let values: Vec<Value> = self.values().into_iter().cloned().collect();
                             let config = self.space.config_of(&values);
                             if !self.space.listed.contains(&config) {
@@ -151,8 +151,8 @@ impl Iterator for Configs<'_> {
                         }
                     }
                 }
-                State::Advancing => self.advance(),
-                State::Done => return None,
+                WalkState::Advancing => self.advance(),
+                WalkState::Done => return None,
             }
         }
     }

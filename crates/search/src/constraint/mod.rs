@@ -1,11 +1,11 @@
 //! Constraints: one expression over named values that is true or false, evaluated without allocation.
 //!
 //! ```
-//! use autotune_lowered_search::constraint::{Constraint, Kinds, Value};
+//! use autotune_lowered_search::constraint::{Constraint, Kinds, ConstraintValue};
 //!
 //! let names = [("rows", Kinds::ANY), ("block", Kinds::INT)];
 //! let constraint = Constraint::compile("rows % block == 0 && block <= 256", &names).unwrap();
-//! let values = [Value::Int(512), Value::Int(128)];
+//! let values = [ConstraintValue::Int(512), ConstraintValue::Int(128)];
 //! assert_eq!(constraint.holds(|name| Ok(values[name])), Ok(true));
 //! ```
 //!
@@ -41,4 +41,4 @@ mod value;
 
 pub use error::ConstraintError;
 pub use program::Constraint;
-pub use value::{Kinds, Value};
+pub use value::{ConstraintValue, Kinds};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::value::{Kinds, Value};
+use super::value::{ConstraintValue, Kinds};
 
 /// An operator of one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,13 +65,13 @@ impl Unary {
 
     /// # Errors
     /// For a value of a kind that it does not take, and for a result beyond 64 bits.
-    pub(super) fn apply(self, of: Value<'_>) -> Result<Value<'static>, String> {
+    pub(super) fn apply(self, of: ConstraintValue<'_>) -> Result<ConstraintValue<'static>, String> {
         match (self, of) {
-            (Self::Not, Value::Bool(value)) => Ok(Value::Bool(!value)),
-            (Self::Negate, Value::Float(value)) => Ok(Value::Float(-value)),
-            (Self::Negate, Value::Int(value)) => value
+            (Self::Not, ConstraintValue::Bool(value)) => Ok(ConstraintValue::Bool(!value)),
+            (Self::Negate, ConstraintValue::Float(value)) => Ok(ConstraintValue::Float(-value)),
+            (Self::Negate, ConstraintValue::Int(value)) => value
                 .checked_neg()
-                .map(Value::Int)
+                .map(ConstraintValue::Int)
                 .ok_or_else(|| format!("`-` of `{value}` is beyond an integer of 64 bits")),
             _ => Err(self.misfit(of.kinds())),
         }
@@ -119,32 +119,41 @@ impl Binary {
 
     /// # Errors
     /// For values of kinds that it does not take, and if there is no result: beyond 64 bits, not finite, by zero.
-    pub(super) fn apply(self, left: Value<'_>, right: Value<'_>) -> Result<Value<'static>, String> {
+    pub(super) fn apply(
+        self,
+        left: ConstraintValue<'_>,
+        right: ConstraintValue<'_>,
+    ) -> Result<ConstraintValue<'static>, String> {
         match (self, left, right) {
-            (Self::Equal, ..) => Ok(Value::Bool(are_equal(left, right))),
-            (Self::Unequal, ..) => Ok(Value::Bool(!are_equal(left, right))),
+            (Self::Equal, ..) => Ok(ConstraintValue::Bool(are_equal(left, right))),
+            (Self::Unequal, ..) => Ok(ConstraintValue::Bool(!are_equal(left, right))),
             (Self::Less, ..) => self.compare(left, right, Ordering::is_lt),
             (Self::LessOrEqual, ..) => self.compare(left, right, Ordering::is_le),
             (Self::Greater, ..) => self.compare(left, right, Ordering::is_gt),
             (Self::GreaterOrEqual, ..) => self.compare(left, right, Ordering::is_ge),
-            (_, Value::Int(a), Value::Int(b)) => {
-                self.of_integers(a, b).map(Value::Int).ok_or_else(|| self.no_integer(a, b))
+            (_, ConstraintValue::Int(a), ConstraintValue::Int(b)) => {
+                self.of_integers(a, b).map(ConstraintValue::Int).ok_or_else(|| self.no_integer(a, b))
             }
             _ => match (left.to_float(), right.to_float()) {
-                (Some(a), Some(b)) => self.of_floats(a, b).map(Value::Float),
+                (Some(a), Some(b)) => self.of_floats(a, b).map(ConstraintValue::Float),
                 _ => Err(self.misfit(left.kinds(), right.kinds())),
             },
         }
     }
 
-    fn compare(self, left: Value<'_>, right: Value<'_>, holds: fn(Ordering) -> bool) -> Result<Value<'static>, String> {
+    fn compare(
+        self,
+        left: ConstraintValue<'_>,
+        right: ConstraintValue<'_>,
+        holds: fn(Ordering) -> bool,
+    ) -> Result<ConstraintValue<'static>, String> {
         let order = match (left, right) {
-            (Value::Int(a), Value::Int(b)) => Some(a.cmp(&b)),
-            (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(&b)),
-            (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),
+            (ConstraintValue::Int(a), ConstraintValue::Int(b)) => Some(a.cmp(&b)),
+            (ConstraintValue::Bool(a), ConstraintValue::Bool(b)) => Some(a.cmp(&b)),
+            (ConstraintValue::Text(a), ConstraintValue::Text(b)) => Some(a.cmp(b)),
             _ => left.to_float().zip(right.to_float()).and_then(|(a, b)| a.partial_cmp(&b)),
         };
-        order.map(|order| Value::Bool(holds(order))).ok_or_else(|| self.misfit(left.kinds(), right.kinds()))
+        order.map(|order| ConstraintValue::Bool(holds(order))).ok_or_else(|| self.misfit(left.kinds(), right.kinds()))
     }
 
     fn of_integers(self, a: i64, b: i64) -> Option<i64> {
@@ -195,9 +204,11 @@ impl Binary {
     }
 }
 
-fn are_equal(left: Value<'_>, right: Value<'_>) -> bool {
+fn are_equal(left: ConstraintValue<'_>, right: ConstraintValue<'_>) -> bool {
     match (left, right) {
-        (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => left.to_float() == right.to_float(),
+        (ConstraintValue::Int(_), ConstraintValue::Float(_)) | (ConstraintValue::Float(_), ConstraintValue::Int(_)) => {
+            left.to_float() == right.to_float()
+        }
         _ => left == right,
     }
 }

@@ -2,9 +2,9 @@
 
 use super::error::ConstraintError;
 use super::operator::{Binary, Unary};
-use super::program::{Constraint, MAX_STACK, Step};
+use super::program::{Constraint, MAX_STACK, StackStep};
 use super::token::{Token, Tokens};
-use super::value::{Kinds, Value};
+use super::value::{ConstraintValue, Kinds};
 
 /// Maximum number of steps of one constraint: none runs twice, so this bounds the work of an evaluation.
 const MAX_STEPS: usize = 10_000;
@@ -56,7 +56,7 @@ struct Parser<'t, 'n> {
     token: Token<'t>,
     at: usize,
     names: &'n [(&'n str, Kinds)],
-    steps: Vec<Step>,
+    steps: Vec<StackStep>,
     places: Vec<u32>,
     /// Values on the stack after the last step, and their maximum.
     height: usize,
@@ -67,14 +67,14 @@ struct Parser<'t, 'n> {
 
 /// The kind of an expression, and the character where it begins.
 #[derive(Clone, Copy)]
-struct Part {
+struct TypedPart {
     kinds: Kinds,
     at: usize,
 }
 
 impl<'t> Parser<'t, '_> {
     /// An expression whose operators bind at least this strongly.
-    fn expression(&mut self, least: u8) -> Result<Part, ConstraintError> {
+    fn expression(&mut self, least: u8) -> Result<TypedPart, ConstraintError> {
         let mut left = self.operand()?;
         while let Token::Symbol(symbol) = self.token {
             let kinds = match (symbol, Binary::infix(symbol)) {
@@ -89,29 +89,29 @@ impl<'t> Parser<'t, '_> {
                 }
                 _ => break,
             };
-            left = Part { kinds, at: left.at };
+            left = TypedPart { kinds, at: left.at };
         }
         Ok(left)
     }
 
     /// The rest of `||` or `&&`, whose right side is evaluated unless the left is `decisive`.
-    fn either(&mut self, left: Part, power: u8, decisive: bool) -> Result<Kinds, ConstraintError> {
+    fn either(&mut self, left: TypedPart, power: u8, decisive: bool) -> Result<Kinds, ConstraintError> {
         let symbol = if decisive { "||" } else { "&&" };
         self.advance()?;
         self.takes_bool(symbol, left)?;
-        let jump = self.emit(Step::Unless(decisive, 0), left.at, -1)?;
+        let jump = self.emit(StackStep::Unless(decisive, 0), left.at, -1)?;
         let right = self.deeper(|parser| parser.expression(power + 1))?;
         self.takes_bool(symbol, right)?;
         self.must_be_bool(right)?;
         let next = self.steps.len();
-        if let Some(Step::Unless(_, end)) = self.steps.get_mut(jump) {
+        if let Some(StackStep::Unless(_, end)) = self.steps.get_mut(jump) {
             *end = next;
         }
         Ok(Kinds::BOOL)
     }
 
     /// An operand with its prefix operators.
-    fn operand(&mut self) -> Result<Part, ConstraintError> {
+    fn operand(&mut self) -> Result<TypedPart, ConstraintError> {
         let at = self.at;
         let Token::Symbol(symbol @ ("-" | "!")) = self.token else { return self.primary() };
         self.advance()?;
@@ -122,22 +122,22 @@ impl<'t> Parser<'t, '_> {
         }
         let of = self.deeper(Self::operand)?;
         let operator = if symbol == "-" { Unary::Negate } else { Unary::Not };
-        self.emit(Step::Unary(operator), at, 0)?;
+        self.emit(StackStep::Unary(operator), at, 0)?;
         let kinds = operator.kinds(of.kinds).map_err(|message| ConstraintError::new(at, message))?;
-        Ok(Part { kinds, at })
+        Ok(TypedPart { kinds, at })
     }
 
-    fn primary(&mut self) -> Result<Part, ConstraintError> {
+    fn primary(&mut self) -> Result<TypedPart, ConstraintError> {
         let (token, at) = (self.token, self.at);
         if !matches!(token, Token::End | Token::Symbol(_)) {
             self.advance()?;
         }
         match token {
             Token::Int(value) => self.integer(i64::try_from(value).ok(), at),
-            Token::Float(value) => self.value(Step::Constant(Value::Float(value)), Kinds::FLOAT, at),
-            Token::Text(value) => self.value(Step::Text(value.into()), Kinds::TEXT, at),
+            Token::Float(value) => self.value(StackStep::Constant(ConstraintValue::Float(value)), Kinds::FLOAT, at),
+            Token::Text(value) => self.value(StackStep::Text(value.into()), Kinds::TEXT, at),
             Token::Name(word @ ("true" | "false")) => {
-                self.value(Step::Constant(Value::Bool(word == "true")), Kinds::BOOL, at)
+                self.value(StackStep::Constant(ConstraintValue::Bool(word == "true")), Kinds::BOOL, at)
             }
             Token::Name(function) if self.token == Token::Symbol("(") => self.call(function, at),
             Token::Name(name) => self.name(name, at),
@@ -145,14 +145,14 @@ impl<'t> Parser<'t, '_> {
                 self.advance()?;
                 let inner = self.deeper(|parser| parser.expression(0))?;
                 self.expect(")")?;
-                Ok(Part { at, ..inner })
+                Ok(TypedPart { at, ..inner })
             }
             Token::End | Token::Symbol(_) => Err(self.unexpected("a value")),
         }
     }
 
     /// The call of a function whose name was read.
-    fn call(&mut self, function: &str, at: usize) -> Result<Part, ConstraintError> {
+    fn call(&mut self, function: &str, at: usize) -> Result<TypedPart, ConstraintError> {
         let operator = match function {
             "min" => Binary::Min,
             "max" => Binary::Max,
@@ -166,18 +166,24 @@ impl<'t> Parser<'t, '_> {
         self.expect(",")?;
         let other = self.deeper(|parser| parser.expression(0))?;
         self.expect(")")?;
-        Ok(Part { kinds: self.binary(operator, one, other, at)?, at })
+        Ok(TypedPart { kinds: self.binary(operator, one, other, at)?, at })
     }
 
-    fn binary(&mut self, operator: Binary, left: Part, right: Part, at: usize) -> Result<Kinds, ConstraintError> {
-        self.emit(Step::Binary(operator), at, -1)?;
+    fn binary(
+        &mut self,
+        operator: Binary,
+        left: TypedPart,
+        right: TypedPart,
+        at: usize,
+    ) -> Result<Kinds, ConstraintError> {
+        self.emit(StackStep::Binary(operator), at, -1)?;
         operator.kinds(left.kinds, right.kinds).map_err(|message| ConstraintError::new(at, message))
     }
 
-    fn name(&mut self, name: &str, at: usize) -> Result<Part, ConstraintError> {
+    fn name(&mut self, name: &str, at: usize) -> Result<TypedPart, ConstraintError> {
         if let Some((index, (_, kinds))) = self.names.iter().enumerate().find(|(_, (known, _))| *known == name) {
             self.reads.push(index);
-            return self.value(Step::Name(index), *kinds, at);
+            return self.value(StackStep::Name(index), *kinds, at);
         }
         let inside = |known: &&str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         let message = match self.names.iter().map(|(known, _)| *known).find(inside) {
@@ -188,18 +194,18 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// `None` for one that is too large.
-    fn integer(&mut self, value: Option<i64>, at: usize) -> Result<Part, ConstraintError> {
+    fn integer(&mut self, value: Option<i64>, at: usize) -> Result<TypedPart, ConstraintError> {
         let value = value.ok_or_else(|| ConstraintError::new(at, "the number is beyond an integer of 64 bits"))?;
-        self.value(Step::Constant(Value::Int(value)), Kinds::INT, at)
+        self.value(StackStep::Constant(ConstraintValue::Int(value)), Kinds::INT, at)
     }
 
-    fn value(&mut self, step: Step, kinds: Kinds, at: usize) -> Result<Part, ConstraintError> {
+    fn value(&mut self, step: StackStep, kinds: Kinds, at: usize) -> Result<TypedPart, ConstraintError> {
         self.emit(step, at, 1)?;
-        Ok(Part { kinds, at })
+        Ok(TypedPart { kinds, at })
     }
 
     /// Adds a step that changes the number of values by this much, and returns its number.
-    fn emit(&mut self, step: Step, at: usize, more: isize) -> Result<usize, ConstraintError> {
+    fn emit(&mut self, step: StackStep, at: usize, more: isize) -> Result<usize, ConstraintError> {
         if self.steps.len() == MAX_STEPS {
             return Err(ConstraintError::new(at, format!("the constraint has more than {MAX_STEPS} steps")));
         }
@@ -210,7 +216,7 @@ impl<'t> Parser<'t, '_> {
         Ok(self.steps.len() - 1)
     }
 
-    fn takes_bool(&self, symbol: &str, part: Part) -> Result<(), ConstraintError> {
+    fn takes_bool(&self, symbol: &str, part: TypedPart) -> Result<(), ConstraintError> {
         if part.kinds.meets(Kinds::BOOL) {
             return Ok(());
         }
@@ -218,9 +224,9 @@ impl<'t> Parser<'t, '_> {
     }
 
     /// A check at evaluation, if the kinds alone do not suffice.
-    fn must_be_bool(&mut self, part: Part) -> Result<(), ConstraintError> {
+    fn must_be_bool(&mut self, part: TypedPart) -> Result<(), ConstraintError> {
         if part.kinds != Kinds::BOOL {
-            self.emit(Step::Bools, part.at, 0)?;
+            self.emit(StackStep::Bools, part.at, 0)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::error::ConstraintError;
 use super::operator::{Binary, Unary};
-use super::value::Value;
+use super::value::ConstraintValue;
 
 /// Maximum number of values on the stack, ensured by the parser's maximum nesting.
 pub(super) const MAX_STACK: usize = 128;
@@ -12,7 +12,7 @@ const SMALL_STACK: usize = 8;
 /// A compiled constraint.
 #[derive(Debug, Clone)]
 pub struct Constraint {
-    pub(super) steps: Box<[Step]>,
+    pub(super) steps: Box<[StackStep]>,
     /// For each step the character of its text.
     pub(super) places: Box<[u32]>,
     pub(super) stack: usize,
@@ -21,8 +21,8 @@ pub struct Constraint {
 
 /// One step of a stack machine.
 #[derive(Debug, Clone)]
-pub(super) enum Step {
-    Constant(Value<'static>),
+pub(super) enum StackStep {
+    Constant(ConstraintValue<'static>),
     Text(Box<str>),
     /// The value of a name, by its number.
     Name(usize),
@@ -47,33 +47,36 @@ impl Constraint {
     /// # Errors
     /// If an operator does not take its values or has no result for them, with the operator's place; and the error of
     /// `value`, with the name's.
-    pub fn holds<'v>(&'v self, value: impl Fn(usize) -> Result<Value<'v>, String>) -> Result<bool, ConstraintError> {
+    pub fn holds<'v>(
+        &'v self,
+        value: impl Fn(usize) -> Result<ConstraintValue<'v>, String>,
+    ) -> Result<bool, ConstraintError> {
         if self.stack <= SMALL_STACK { self.run::<SMALL_STACK>(value) } else { self.run::<MAX_STACK>(value) }
     }
 
     fn run<'v, const SIZE: usize>(
         &'v self,
-        value: impl Fn(usize) -> Result<Value<'v>, String>,
+        value: impl Fn(usize) -> Result<ConstraintValue<'v>, String>,
     ) -> Result<bool, ConstraintError> {
-        let mut stack = Stack { slots: [Value::Null; SIZE], height: 0 };
+        let mut stack = Stack { slots: [ConstraintValue::Null; SIZE], height: 0 };
         let mut next = 0;
         while let Some(step) = self.steps.get(next) {
             let failed = |message: String| ConstraintError::new(self.place(next), message);
             let result = match step {
-                Step::Constant(value) => Ok(*value),
-                Step::Text(value) => Ok(Value::Text(value)),
-                Step::Name(name) => value(*name),
-                Step::Unary(operator) => operator.apply(stack.pop()),
-                Step::Binary(operator) => {
+                StackStep::Constant(value) => Ok(*value),
+                StackStep::Text(value) => Ok(ConstraintValue::Text(value)),
+                StackStep::Name(name) => value(*name),
+                StackStep::Unary(operator) => operator.apply(stack.pop()),
+                StackStep::Binary(operator) => {
                     let (right, left) = (stack.pop(), stack.pop());
                     operator.apply(left, right)
                 }
-                Step::Bools => truth(stack.pop()).map(Value::Bool),
-                Step::Unless(decisive, end) => {
+                StackStep::Bools => truth(stack.pop()).map(ConstraintValue::Bool),
+                StackStep::Unless(decisive, end) => {
                     let left = truth(stack.pop()).map_err(failed)?;
                     next = if left == *decisive { *end } else { next + 1 };
                     if left == *decisive {
-                        stack.push(Value::Bool(left));
+                        stack.push(ConstraintValue::Bool(left));
                     }
                     continue;
                 }
@@ -89,28 +92,28 @@ impl Constraint {
     }
 }
 
-fn truth(value: Value<'_>) -> Result<bool, String> {
+fn truth(value: ConstraintValue<'_>) -> Result<bool, String> {
     match value {
-        Value::Bool(value) => Ok(value),
+        ConstraintValue::Bool(value) => Ok(value),
         _ => Err(format!("it gives {}, not true or false", value.kinds())),
     }
 }
 
 struct Stack<'v, const SIZE: usize> {
-    slots: [Value<'v>; SIZE],
+    slots: [ConstraintValue<'v>; SIZE],
     height: usize,
 }
 
 impl<'v, const SIZE: usize> Stack<'v, SIZE> {
-    fn push(&mut self, value: Value<'v>) {
+    fn push(&mut self, value: ConstraintValue<'v>) {
         if let Some(slot) = self.slots.get_mut(self.height) {
             *slot = value;
             self.height += 1;
         }
     }
 
-    fn pop(&mut self) -> Value<'v> {
+    fn pop(&mut self) -> ConstraintValue<'v> {
         self.height = self.height.saturating_sub(1);
-        self.slots.get(self.height).copied().unwrap_or(Value::Null)
+        self.slots.get(self.height).copied().unwrap_or(ConstraintValue::Null)
     }
 }

@@ -5,7 +5,7 @@ use std::ops::BitOr;
 
 /// One value: borrowed, so that evaluation copies no text.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value<'a> {
+pub enum ConstraintValue<'a> {
     /// JSON's `null`.
     Null,
     /// True or false.
@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Text(&'a str),
 }
 
-impl Value<'_> {
+impl ConstraintValue<'_> {
     /// Its kind.
     pub fn kinds(self) -> Kinds {
         match self {
@@ -40,7 +40,7 @@ impl Value<'_> {
     }
 }
 
-impl<'a> TryFrom<&'a serde_json::Value> for Value<'a> {
+impl<'a> TryFrom<&'a serde_json::Value> for ConstraintValue<'a> {
     type Error = String;
 
     /// # Errors
@@ -68,15 +68,15 @@ pub struct Kinds(u8);
 impl Kinds {
     /// None at all.
     pub const NONE: Self = Self(0);
-    /// [`Value::Null`].
+    /// [`ConstraintValue::Null`].
     pub const NULL: Self = Self(1);
-    /// [`Value::Bool`].
+    /// [`ConstraintValue::Bool`].
     pub const BOOL: Self = Self(2);
-    /// [`Value::Int`].
+    /// [`ConstraintValue::Int`].
     pub const INT: Self = Self(4);
-    /// [`Value::Float`].
+    /// [`ConstraintValue::Float`].
     pub const FLOAT: Self = Self(8);
-    /// [`Value::Text`].
+    /// [`ConstraintValue::Text`].
     pub const TEXT: Self = Self(16);
     /// Any of them.
     pub const ANY: Self = Self(31);

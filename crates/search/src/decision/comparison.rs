@@ -77,7 +77,7 @@ pub struct Compared {
 /// Every candidate against the baseline.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Comparison {
+pub struct CandidateComparison {
     /// One per candidate; `None` if no counted round holds it beside the baseline.
     pub candidates: Vec<Option<Compared>>,
     /// How far from one the ratio of the baseline's copy may be, as a relative difference; `None` if there is no copy,
@@ -97,7 +97,7 @@ pub fn compare(
     competing: &[usize],
     (baseline, copy): (usize, Option<usize>),
     rules: &ComparisonRules,
-) -> Comparison {
+) -> CandidateComparison {
     let disturbance = disturbance(rounds);
     let counted = counted(rounds, &disturbance, baseline);
     let others = competing.iter().filter(|&&candidate| candidate != baseline).count().max(1);
@@ -138,7 +138,7 @@ pub fn compare(
     let mut asked = competing.iter().filter(|&&candidate| candidate != baseline && Some(candidate) != copy);
     let is_settled =
         asked.all(|&candidate| is_distinguished(candidate)) && (copy.is_none() || noise.is_some() || others <= 1);
-    Comparison { candidates: found, noise, disturbance, is_settled }
+    CandidateComparison { candidates: found, noise, disturbance, is_settled }
 }
 
 /// How far an interval goes from one, as a logarithm.
@@ -171,12 +171,12 @@ mod tests {
         (0..n).map(round).collect()
     }
 
-    fn of(rounds: &[Round], candidates: usize, copy: Option<usize>) -> Comparison {
+    fn of(rounds: &[Round], candidates: usize, copy: Option<usize>) -> CandidateComparison {
         let competing: Vec<usize> = (0..candidates).collect();
         compare(rounds, candidates, &competing, (0, copy), &ComparisonRules::default())
     }
 
-    fn relations(found: &Comparison) -> Vec<Relation> {
+    fn relations(found: &CandidateComparison) -> Vec<Relation> {
         found.candidates.iter().flatten().map(|compared| compared.relation).collect()
     }
 

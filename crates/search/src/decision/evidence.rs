@@ -8,13 +8,13 @@
 //! higher ones take their q from the noise that all candidates show together, and drop a candidate that is far slower
 //! after three rounds instead of twelve.
 
-use super::noise::Noise;
+use super::noise::RoundNoise;
 use crate::stats::Interval;
 
 /// The e-value of the differences against "no slower": 1 is no evidence.
 ///
 /// `differences` are logarithms of time over the other's time, one per round, in any order.
-pub fn slower(differences: &[f64], noise: &Noise) -> f64 {
+pub fn slower(differences: &[f64], noise: &RoundNoise) -> f64 {
     let thresholds = noise.thresholds(differences);
     let exceeding = |above: f64| differences.iter().filter(|difference| **difference > above).count();
     let sum: f64 = thresholds.iter().map(|&(above, share)| bet(exceeding(above), differences.len(), share)).sum();

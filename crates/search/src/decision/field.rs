@@ -1,7 +1,7 @@
 //! The candidates of one invocation over the rounds that count: estimates, and what is significant.
 
 use super::evidence::slower;
-use super::noise::Noise;
+use super::noise::RoundNoise;
 use super::paired::{Round, log_ratios};
 use super::rules::DecisionRules;
 use crate::stats::median;
@@ -10,7 +10,7 @@ use crate::stats::median;
 const WIN_ERROR: f64 = 0.01;
 
 /// The rounds considered, and the number of candidates that compete in them.
-pub(super) struct Field<'a> {
+pub(super) struct RaceField<'a> {
     pub(super) seen: &'a [&'a Round],
     pub(super) baseline: usize,
     /// How many candidates there were at the start, the baseline included.
@@ -18,7 +18,7 @@ pub(super) struct Field<'a> {
     pub(super) rules: &'a DecisionRules,
 }
 
-impl Field<'_> {
+impl RaceField<'_> {
     /// Logarithms of a candidate's time over another one's.
     pub(super) fn differences(&self, candidate: usize, to: usize) -> Vec<f64> {
         log_ratios(self.seen.iter().copied(), candidate, to)
@@ -37,18 +37,18 @@ impl Field<'_> {
             .map(|(index, _)| index)
     }
 
-    pub(super) fn noise(&self, contenders: &[usize], leader: usize) -> Noise {
-        Noise::of(self.seen, contenders, leader)
+    pub(super) fn noise(&self, contenders: &[usize], leader: usize) -> RoundNoise {
+        RoundNoise::of(self.seen, contenders, leader)
     }
 
     /// The noise that hides the difference between contenders; that of all where only one and the baseline are left.
-    pub(super) fn noise_of_contest(&self, contenders: &[usize], leader: usize) -> Noise {
+    pub(super) fn noise_of_contest(&self, contenders: &[usize], leader: usize) -> RoundNoise {
         let besides = |candidate: &usize| *candidate != self.baseline && *candidate != leader;
         let others: Vec<usize> = contenders.iter().copied().filter(besides).collect();
         if others.is_empty() || leader == self.baseline {
             return self.noise(contenders, leader);
         }
-        Noise::between(self.seen, &others, leader)
+        RoundNoise::between(self.seen, &others, leader)
     }
 
     /// How much further from the truth the luckiest of all medians is than a single one: the normal quantile of 1 - p/m
@@ -59,7 +59,7 @@ impl Field<'_> {
 
     /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than the
     /// resolution, and significantly.
-    pub(super) fn beats(&self, candidate: usize, noise: &Noise, resolution: f64) -> bool {
+    pub(super) fn beats(&self, candidate: usize, noise: &RoundNoise, resolution: f64) -> bool {
         self.seems_better(candidate, resolution)
             && slower(&self.differences(self.baseline, candidate), noise) * WIN_ERROR >= self.competing as f64
     }
@@ -68,7 +68,7 @@ impl Field<'_> {
     pub(super) fn seems_better(&self, candidate: usize, resolution: f64) -> bool {
         let gains = self.differences(self.baseline, candidate);
         // other candidates may be noisier than these two: their noise does not affect this difference
-        let own = Noise::of_one(&gains).half_width(gains.len()).max(self.rules.resolution.ln_1p());
+        let own = RoundNoise::of_one(&gains).half_width(gains.len()).max(self.rules.resolution.ln_1p());
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
         let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p().min(own) * self.best_of_many());
         candidate != self.baseline

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::evidence::anytime_interval;
-use super::field::Field;
+use super::field::RaceField;
 use super::paired::{Round, paired_ratios};
 use super::race::{DropReason, RaceState, counted, race};
 use super::rules::DecisionRules;
@@ -34,7 +34,7 @@ pub struct CandidateVerdict {
 /// How an invocation was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum JudgedOutcome {
     /// A candidate beats the baseline by the minimum improvement, by more than the resolution, and significantly.
     Faster,
     /// Nothing does: the baseline stays.
@@ -50,7 +50,7 @@ pub enum Outcome {
 #[non_exhaustive]
 pub struct Judgement {
     /// How it was decided.
-    pub outcome: Outcome,
+    pub outcome: JudgedOutcome,
     /// Index of the config to use: the winner, or the baseline.
     pub winner: usize,
     /// One line that says why.
@@ -87,7 +87,7 @@ pub fn judge(
 ) -> Judgement {
     let race_state = race(rounds, competing, baseline, rules);
     let seen = counted(rounds, &race_state.disturbance, baseline);
-    let field = Field { seen: &seen, baseline, competing: competing.len(), rules };
+    let field = RaceField { seen: &seen, baseline, competing: competing.len(), rules };
     let verdicts = (0..candidates).map(|candidate| verdict(&field, candidate, &race_state)).collect();
     let mut judging = Judging { field, race_state, verdicts };
     let (outcome, winner, reason) = judging.decide(incumbent, temporary_bytes);
@@ -97,21 +97,21 @@ pub fn judge(
 
 /// A race that is over, while the winner is looked for.
 struct Judging<'a> {
-    field: Field<'a>,
+    field: RaceField<'a>,
     race_state: RaceState,
     verdicts: Vec<Option<CandidateVerdict>>,
 }
 
 impl Judging<'_> {
     /// The outcome, the winner and the reason.
-    fn decide(&mut self, incumbent: Option<usize>, temporary_bytes: &[Option<u64>]) -> (Outcome, usize, String) {
+    fn decide(&mut self, incumbent: Option<usize>, temporary_bytes: &[Option<u64>]) -> (JudgedOutcome, usize, String) {
         let (baseline, rules) = (self.field.baseline, self.field.rules);
         if !self.is_known(baseline) {
-            return (Outcome::Undecided, baseline, "too few rounds of the baseline".to_owned());
+            return (JudgedOutcome::Undecided, baseline, "too few rounds of the baseline".to_owned());
         }
         let known: Vec<usize> = self.race_state.contenders.iter().copied().filter(|&one| self.is_known(one)).collect();
         let Some(best) = self.field.leader(&known) else {
-            return (Outcome::Undecided, baseline, "too few rounds of every candidate".to_owned());
+            return (JudgedOutcome::Undecided, baseline, "too few rounds of every candidate".to_owned());
         };
         self.mark_ties(best);
         let speed_up = self.verdict(best).map_or(1.0, |verdict| 1.0 / verdict.ratio);
@@ -119,20 +119,20 @@ impl Judging<'_> {
         if beats && speed_up > rules.max_speed_up {
             let most = rules.max_speed_up;
             let reason = format!("{speed_up:.0}× the baseline's speed, and more than {most}× is not believed");
-            return (Outcome::NotBelieved, baseline, reason);
+            return (JudgedOutcome::NotBelieved, baseline, reason);
         }
         let stays = |incumbent: &usize| *incumbent != best && self.is_tied(*incumbent) && self.beats(*incumbent);
         if let Some(incumbent) = incumbent.filter(stays) {
-            return (Outcome::Faster, incumbent, "the cached config is as fast as the best".to_owned());
+            return (JudgedOutcome::Faster, incumbent, "the cached config is as fast as the best".to_owned());
         }
         if !beats {
-            return (Outcome::BaselineKept, baseline, self.why_kept(best, speed_up));
+            return (JudgedOutcome::BaselineKept, baseline, self.why_kept(best, speed_up));
         }
         match self.smallest_equal(best, &known, temporary_bytes) {
             Some((equal, how)) if equal != best && incumbent != Some(best) => {
-                (Outcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
+                (JudgedOutcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
             }
-            _ => (Outcome::Faster, best, "significantly faster than the baseline".to_owned()),
+            _ => (JudgedOutcome::Faster, best, "significantly faster than the baseline".to_owned()),
         }
     }
 
@@ -210,7 +210,7 @@ fn kept(rules: &DecisionRules, resolution: f64) -> String {
     format!("nothing is significantly faster by {} %", percent(rules.min_improvement))
 }
 
-fn verdict(field: &Field<'_>, candidate: usize, race_state: &RaceState) -> Option<CandidateVerdict> {
+fn verdict(field: &RaceField<'_>, candidate: usize, race_state: &RaceState) -> Option<CandidateVerdict> {
     let ratios = paired_ratios(field.seen.iter().copied(), candidate, field.baseline);
     if ratios.is_empty() {
         return None;

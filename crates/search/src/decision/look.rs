@@ -1,6 +1,6 @@
 //! What the first rounds say about each candidate: enough to predict others, too little to decide.
 
-use super::noise::Noise;
+use super::noise::RoundNoise;
 use super::paired::{Round, log_ratios};
 use super::race::counted;
 use super::sentinel::disturbance;
@@ -12,7 +12,7 @@ const LEAST_DEVIATION: f64 = 0.02;
 /// A candidate's time over the baseline's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub struct Look {
+pub struct RatioLook {
     /// Its logarithm.
     pub difference: f64,
     /// Its standard deviation.
@@ -24,7 +24,7 @@ pub struct Look {
 #[non_exhaustive]
 pub struct Looks {
     /// One per candidate; `None` if it has no usable time beside the baseline's.
-    pub candidates: Vec<Option<Look>>,
+    pub candidates: Vec<Option<RatioLook>>,
     /// The least relative difference that as many rounds as usual would distinguish: 0.01 where times have to differ by
     /// a factor of 1.01.
     pub noise_floor: f64,
@@ -34,12 +34,12 @@ pub struct Looks {
 pub fn first_looks(rounds: &[Round], candidates: usize, baseline: usize, usual: usize) -> Looks {
     let counted = counted(rounds, &disturbance(rounds), baseline);
     let all: Vec<usize> = (0..candidates).collect();
-    let noise = Noise::of(&counted, &all, baseline);
+    let noise = RoundNoise::of(&counted, &all, baseline);
     let of_one_round = noise.deviation().max(LEAST_DEVIATION);
     let look = |candidate: usize| {
         let differences = log_ratios(counted.iter().copied(), candidate, baseline);
         let deviation = of_one_round / (differences.len().max(1) as f64).sqrt();
-        Some(Look { difference: median(&differences)?, deviation })
+        Some(RatioLook { difference: median(&differences)?, deviation })
     };
     Looks {
         candidates: all.iter().map(|&candidate| look(candidate)).collect(),

@@ -10,7 +10,7 @@
 //! machine.
 //!
 //! ```
-//! use autotune_lowered_search::decision::{DecisionRules, Outcome, Round, judge};
+//! use autotune_lowered_search::decision::{DecisionRules, JudgedOutcome, Round, judge};
 //!
 //! // twenty rounds: candidate 1 takes nine tenths of the baseline's time, and 2 takes twice as long
 //! let rounds: Vec<Round> = (0..20)
@@ -18,7 +18,7 @@
 //!     .map(|drift| Round::new(0, vec![Some(drift), Some(0.9 * drift), Some(2.0 * drift)]))
 //!     .collect();
 //! let judgement = judge(&rounds, 3, &[0, 1, 2], 0, None, &[], &DecisionRules::default());
-//! assert_eq!((judgement.outcome, judgement.winner), (Outcome::Faster, 1));
+//! assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::Faster, 1));
 //! assert_eq!(judgement.tie_set(), [1]);
 //! ```
 
@@ -36,11 +36,11 @@ mod sentinel;
 mod turns;
 mod warm_up;
 
-pub use comparison::{Compared, Comparison, ComparisonRules, Relation, compare};
+pub use comparison::{CandidateComparison, Compared, ComparisonRules, Relation, compare};
 pub use evidence::{anytime_interval, slower};
-pub use judge::{CandidateVerdict, Judgement, Outcome, judge};
-pub use look::{Look, Looks, first_looks};
-pub use noise::Noise;
+pub use judge::{CandidateVerdict, JudgedOutcome, Judgement, judge};
+pub use look::{Looks, RatioLook, first_looks};
+pub use noise::RoundNoise;
 pub use paired::{Round, log_ratios, paired_ratios};
 pub use race::{DropReason, Dropped, RaceState, Settled, is_look, race};
 pub use resolution::Resolution;

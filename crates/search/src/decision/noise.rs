@@ -22,12 +22,12 @@ const TO_DEVIATION: f64 = 1.048_4;
 /// A change has twice the variance of one difference around its true value, and needs no estimate of that value; thus
 /// what exceeds a threshold in changes exceeds it less often in differences.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Noise {
+pub struct RoundNoise {
     /// Absolute changes, the largest first.
     changes: Vec<f64>,
 }
 
-impl Noise {
+impl RoundNoise {
     /// The noise of some candidates' differences from another one, and of the baseline from itself inside rounds.
     pub fn of(rounds: &[&Round], candidates: &[usize], leader: usize) -> Self {
         let swings = rounds.iter().filter_map(|round| round.swing()).map(f64::abs);

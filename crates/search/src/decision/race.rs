@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::evidence::slower;
-use super::field::Field;
-use super::noise::Noise;
+use super::field::RaceField;
+use super::noise::RoundNoise;
 use super::paired::Round;
 use super::rules::DecisionRules;
 use super::sentinel::{Disturbance, disturbance};
@@ -82,7 +82,7 @@ pub struct RaceState {
     pub disturbance: Disturbance,
     /// The smallest relative difference that can be detected: 0.01 where times have to differ by a factor of 1.01.
     pub resolution: f64,
-    pub(super) noise: Noise,
+    pub(super) noise: RoundNoise,
 }
 
 /// The rounds that count: not disturbed, and with a usable time of the baseline.
@@ -109,7 +109,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let mut dropped = BTreeMap::new();
     for look in (1..=counted.len()).filter(|&look| is_look(look)) {
         let seen = counted.get(..look).unwrap_or_default();
-        let field = Field { seen, baseline, competing: competing.len(), rules };
+        let field = RaceField { seen, baseline, competing: competing.len(), rules };
         let Some(leader) = field.leader(&contenders) else { continue };
         let noise = field.noise(&contenders, leader);
         contenders.retain(|&candidate| {
@@ -121,7 +121,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
             reason.is_none()
         });
     }
-    let field = Field { seen: &counted, baseline, competing: competing.len(), rules };
+    let field = RaceField { seen: &counted, baseline, competing: competing.len(), rules };
     let leader = field.leader(&contenders);
     let noise = leader.map(|leader| field.noise(&contenders, leader)).unwrap_or_default();
     let contest = leader.map(|leader| field.noise_of_contest(&contenders, leader)).unwrap_or_default();
@@ -148,7 +148,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     }
 }
 
-fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Option<DropReason> {
+fn out(field: &RaceField<'_>, candidate: usize, leader: usize, noise: &RoundNoise) -> Option<DropReason> {
     let differences = field.differences(candidate, leader);
     if differences.is_empty() {
         // it may have been measured in rounds without the leader, and then has times
@@ -174,10 +174,10 @@ fn out(field: &Field<'_>, candidate: usize, leader: usize, noise: &Noise) -> Opt
 }
 
 fn settled(
-    field: &Field<'_>,
+    field: &RaceField<'_>,
     contenders: &[usize],
     leader: usize,
-    [noise, contest]: [&Noise; 2],
+    [noise, contest]: [&RoundNoise; 2],
     resolution: f64,
 ) -> Option<Settled> {
     let (baseline, rules) = (field.baseline, field.rules);
@@ -188,7 +188,7 @@ fn settled(
         let enough = differences.len() >= rules.min_rounds.max(1);
         let middle = crate::stats::median(&differences).filter(|_| enough)?;
         // one that scatters more than the others is judged by its own scatter
-        let widest = [contest, &Noise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
+        let widest = [contest, &RoundNoise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
         Some(middle - widest.into_iter().fold(0.0, f64::max))
     };
     let cannot_be_faster = |candidate: usize, to: usize| {

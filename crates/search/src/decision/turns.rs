@@ -1,6 +1,6 @@
 //! Which candidates are measured in the next round: most of the time goes to those that may still be the best.
 
-use super::field::Field;
+use super::field::RaceField;
 
 /// Number of leading candidates, the leader included, measured in every round.
 const ALWAYS: usize = 3;
@@ -15,7 +15,12 @@ const PROOF: usize = 12;
 /// The contenders whose turn it is, the baseline and the leader included. Among N competitors, a candidate of rank r
 /// has about N/r samples: every candidate is measured twice, and occasionally later, and the rest of the time goes to
 /// the fastest. This drops nobody: a resting candidate returns once those ahead of it turn out slower.
-pub(super) fn turns(field: &Field<'_>, contenders: &[usize], leader: Option<usize>, is_in_doubt: bool) -> Vec<usize> {
+pub(super) fn turns(
+    field: &RaceField<'_>,
+    contenders: &[usize],
+    leader: Option<usize>,
+    is_in_doubt: bool,
+) -> Vec<usize> {
     let count = |candidate: usize| field.differences(candidate, field.baseline).len();
     let is_other = |candidate: &&usize| **candidate != field.baseline && Some(**candidate) != leader;
     // those without a time come first, because nothing is known about them

@@ -1,7 +1,7 @@
 //! Every config, one after another.
 
 use super::history::History;
-use super::strategy::{Outcome, Plan, SearchStrategy};
+use super::strategy::{SearchStrategy, StrategyPlan, TrialOutcome};
 
 /// Asks for the points in their order.
 #[derive(Debug, Clone)]
@@ -11,7 +11,7 @@ pub(super) struct Exhaustive {
 }
 
 impl Exhaustive {
-    pub(super) fn new(plan: &Plan<'_>) -> Self {
+    pub(super) fn new(plan: &StrategyPlan<'_>) -> Self {
         let mut new = Self { history: History::new(plan), next: 0 };
         new.skip();
         new
@@ -30,7 +30,7 @@ impl SearchStrategy for Exhaustive {
         (self.history.left() > 0).then_some(self.next)
     }
 
-    fn tell(&mut self, point: usize, outcome: Outcome) {
+    fn tell(&mut self, point: usize, outcome: TrialOutcome) {
         self.history.tell(point, outcome);
         self.skip();
     }

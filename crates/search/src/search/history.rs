@@ -1,11 +1,11 @@
 //! What a strategy observed so far.
 
-use super::strategy::{Outcome, Plan};
+use super::strategy::{StrategyPlan, TrialOutcome};
 
 /// Outcomes in the order in which they were observed, and by point.
 #[derive(Debug, Clone, Default)]
 pub(super) struct History {
-    observed: Vec<(usize, Outcome)>,
+    observed: Vec<(usize, TrialOutcome)>,
     seen: Vec<bool>,
     left: usize,
     best: Option<(usize, f64)>,
@@ -13,7 +13,7 @@ pub(super) struct History {
 
 impl History {
     /// Without outcomes; refused points count as seen.
-    pub(super) fn new(plan: &Plan<'_>) -> Self {
+    pub(super) fn new(plan: &StrategyPlan<'_>) -> Self {
         let count = plan.space.count();
         let mut seen = vec![false; count];
         for &point in plan.refused {
@@ -26,10 +26,10 @@ impl History {
     }
 
     /// Records an outcome; returns whether the point is in the space and new.
-    pub(super) fn tell(&mut self, point: usize, outcome: Outcome) -> bool {
+    pub(super) fn tell(&mut self, point: usize, outcome: TrialOutcome) -> bool {
         let Some(seen) = self.seen.get_mut(point) else { return false };
         self.observed.push((point, outcome));
-        if let Outcome::Time(time) = outcome
+        if let TrialOutcome::Time(time) = outcome
             && self.best.is_none_or(|(_, best)| time < best)
         {
             self.best = Some((point, time));
@@ -39,7 +39,7 @@ impl History {
         new
     }
 
-    pub(super) fn observed(&self) -> &[(usize, Outcome)] {
+    pub(super) fn observed(&self) -> &[(usize, TrialOutcome)] {
         &self.observed
     }
 

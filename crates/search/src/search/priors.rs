@@ -1,7 +1,7 @@
 //! Neighbours' best configs, as points of this space.
 
 use super::history::History;
-use super::strategy::{MAX_PRIORS, Outcome, Plan, SearchStrategy};
+use super::strategy::{MAX_PRIORS, SearchStrategy, StrategyPlan, TrialOutcome};
 
 /// Maximum number of priors asked by a strategy that has no other use for them: more would spend the budget on what may
 /// not hold here.
@@ -12,7 +12,7 @@ const MAX_DISTANCES: usize = 1 << 24;
 /// The points that the priors map to, in their order, each once.
 ///
 /// A prior that is not a config of this space maps to the nearest one. Of more than [`MAX_PRIORS`] the first are taken.
-pub(super) fn points(plan: &Plan<'_>) -> Vec<usize> {
+pub(super) fn points(plan: &StrategyPlan<'_>) -> Vec<usize> {
     let mut searched = (MAX_DISTANCES / plan.space.count()).max(MOST);
     let mut points: Vec<usize> = Vec::new();
     for prior in plan.priors.iter().take(MAX_PRIORS) {
@@ -37,7 +37,7 @@ pub(super) struct Primed<'a> {
 }
 
 impl<'a> Primed<'a> {
-    pub(super) fn new(plan: &Plan<'a>, then: Box<dyn SearchStrategy + 'a>) -> Self {
+    pub(super) fn new(plan: &StrategyPlan<'a>, then: Box<dyn SearchStrategy + 'a>) -> Self {
         let first = points(plan).into_iter().take(MOST).collect();
         Self { first, history: History::new(plan), then }
     }
@@ -49,7 +49,7 @@ impl SearchStrategy for Primed<'_> {
         first.or_else(|| self.then.ask())
     }
 
-    fn tell(&mut self, point: usize, outcome: Outcome) {
+    fn tell(&mut self, point: usize, outcome: TrialOutcome) {
         self.history.tell(point, outcome);
         self.then.tell(point, outcome);
     }

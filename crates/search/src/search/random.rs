@@ -2,7 +2,7 @@
 
 use super::draw::Draw;
 use super::history::History;
-use super::strategy::{Outcome, Plan, SearchStrategy};
+use super::strategy::{SearchStrategy, StrategyPlan, TrialOutcome};
 
 /// Asks for the points in the order of its seed.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub(super) struct Random {
 }
 
 impl Random {
-    pub(super) fn new(plan: &Plan<'_>) -> Self {
+    pub(super) fn new(plan: &StrategyPlan<'_>) -> Self {
         let order = Draw::new(plan.seed, 0).shuffled(plan.space.count());
         let mut new = Self { history: History::new(plan), order, next: 0 };
         new.skip();
@@ -37,7 +37,7 @@ impl SearchStrategy for Random {
         self.at()
     }
 
-    fn tell(&mut self, point: usize, outcome: Outcome) {
+    fn tell(&mut self, point: usize, outcome: TrialOutcome) {
         self.history.tell(point, outcome);
         self.skip();
     }

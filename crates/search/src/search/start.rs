@@ -5,13 +5,13 @@ use super::kind::StrategyKind;
 use super::model::Guided;
 use super::priors::Primed;
 use super::random::Random;
-use super::strategy::{Plan, SearchStrategy};
+use super::strategy::{SearchStrategy, StrategyPlan};
 
 /// Up to this many configs there is nothing for a model to learn from.
 const FEW: usize = 16;
 
 /// Starts a strategy. Every strategy asks for the best of the plan's priors first.
-pub fn start<'a>(kind: StrategyKind, plan: &Plan<'a>) -> Box<dyn SearchStrategy + 'a> {
+pub fn start<'a>(kind: StrategyKind, plan: &StrategyPlan<'a>) -> Box<dyn SearchStrategy + 'a> {
     let own: Box<dyn SearchStrategy + 'a> = match kind {
         StrategyKind::Auto => return start(choose(plan), plan),
         StrategyKind::Model => Box::new(Guided::new(plan)),
@@ -24,7 +24,7 @@ pub fn start<'a>(kind: StrategyKind, plan: &Plan<'a>) -> Box<dyn SearchStrategy 
 
 /// Every config in its order if the budget covers the space or there are few; otherwise the model, which suits any
 /// smaller budget: its initial questions are few, and each later one is the most promising.
-fn choose(plan: &Plan<'_>) -> StrategyKind {
+fn choose(plan: &StrategyPlan<'_>) -> StrategyKind {
     let count = plan.space.count();
     if count <= FEW || plan.budget.is_some_and(|budget| budget >= count) {
         StrategyKind::Exhaustive

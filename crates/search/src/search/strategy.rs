@@ -7,14 +7,14 @@ use super::space::Space;
 
 /// The outcome of a config that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Outcome {
+pub enum TrialOutcome {
     /// It took this long, in any unit that is the same for all; finite and above zero.
     Time(f64),
     /// It did not run, or gave no valid time.
     Failed,
 }
 
-impl Outcome {
+impl TrialOutcome {
     /// The outcome of a measured time: zero, a negative number, an infinity and NaN are not times.
     pub fn of(time: f64) -> Self {
         if time.is_finite() && time > 0.0 { Self::Time(time) } else { Self::Failed }
@@ -27,7 +27,7 @@ pub const MAX_PRIORS: usize = 256;
 /// What a strategy is started with.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Plan<'a> {
+pub struct StrategyPlan<'a> {
     /// The configs to choose from.
     pub space: &'a Space,
     /// The same seed and the same outcomes give the same questions.
@@ -45,14 +45,14 @@ pub struct Plan<'a> {
     pub figures: &'a [Vec<Option<f64>>],
 }
 
-impl<'a> Plan<'a> {
+impl<'a> StrategyPlan<'a> {
     /// A search of a space without a bound or prior knowledge.
     pub fn new(space: &'a Space, seed: u64) -> Self {
         Self { space, seed, budget: None, priors: &[], refused: &[], figures: &[] }
     }
 }
 
-setters!(Plan<'a> {
+setters!(StrategyPlan<'a> {
     budget: Option<usize>,
     priors: &'a [Config],
     refused: &'a [usize],
@@ -68,5 +68,5 @@ pub trait SearchStrategy {
     fn ask(&mut self) -> Option<usize>;
 
     /// The outcome of a point, whether this strategy asked for it or not.
-    fn tell(&mut self, point: usize, outcome: Outcome);
+    fn tell(&mut self, point: usize, outcome: TrialOutcome);
 }

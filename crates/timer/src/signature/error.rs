@@ -28,7 +28,8 @@ pub enum SignatureError {
         what: &'static str,
     },
     /// A private key that others can read.
-    #[error("others can read the private key `{path}` (mode {mode:03o}); make another one, and keep it to yourself with `chmod 600`", path = path.display())]
+    #[error("others can read the private key `{path}` (mode {mode:03o}); make another one, and keep it to yourself \
+             with `chmod 600`", path = path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -92,8 +93,8 @@ pub enum SignatureError {
     },
     /// The signature of another publication of the same snapshot.
     #[error(
-        "`{file}` is published as generation {published} at {published_at}, but signed as generation {signed} at {signed_at} \
-         (seconds since 1970): it is not what was published last"
+        "`{file}` is published as generation {published} at {published_at}, but signed as generation {signed} at \
+         {signed_at} (seconds since 1970): it is not what was published last"
     )]
     OtherGeneration {
         /// What is signed.

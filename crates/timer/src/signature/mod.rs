@@ -7,7 +7,10 @@
 //! | --- | --- | --- |
 //! | private key, mode 0600 | 97 | `autotune-lowered-private-key-v1 ` and the 32 bytes of the seed (RFC 8032, 5.1.5) |
 //! | public key | 96 | `autotune-lowered-public-key-v1 ` and the 32 bytes of the key |
-//! | `X.snapshot.sig` | at most 331 a line | `autotune-lowered-signature-v1 `, then parted by blanks the public key, the snapshot's digest, generation, time, and the 64 bytes of the signature |
+//! | `X.snapshot.sig` | at most 331 a line | `autotune-lowered-signature-v1 `, key, digest, generation, time, bytes |
+//!
+//! Blanks separate the parts of a signature. The key is the public one, the digest the snapshot's; the signature has
+//! 64 bytes.
 //!
 //! A file of public keys may hold several such lines, and lines that are empty or begin with `#`: any of the keys will
 //! do, so that a key can be replaced by another one.

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use crate::array::{ArraySpec, MAX_ARRAY_BYTES};
-use crate::outside_file::{self, Folder};
+use crate::outside_file::{self, OutsideFolder};
 
 /// A folder for the files of one answer, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct AnswerFolder {
     folder: TempDir,
-    opened: Folder,
+    opened: OutsideFolder,
 }
 
 impl AnswerFolder {
@@ -26,7 +26,7 @@ impl AnswerFolder {
         // with no link in its path a worker that resolves it answers the same one
         let scratch = scratch.canonicalize()?;
         let folder = private_folder(&scratch)?;
-        let opened = Folder::open(folder.path())?;
+        let opened = OutsideFolder::open(folder.path())?;
         Ok(Self { folder, opened })
     }
 

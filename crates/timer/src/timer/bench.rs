@@ -18,7 +18,7 @@ use super::job::{InputArray, Job, scratch};
 use super::measured::{CandidateRuns, RoundRequest, RoundSamples, means, runs_of_batches};
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, Hello, KeptOutput, Launch, LoadAnswer, LoadParams, MeasureAnswer, Method, ProgramSignature,
+    BeginParams, Hello, KeptOutput, LaunchedRuns, LoadAnswer, LoadParams, MeasureAnswer, Method, ProgramSignature,
     RoundAnswer, RunningClocks, capability, one_line,
 };
 use super::seen_clocks::SeenClocks;
@@ -198,7 +198,7 @@ impl Bench {
     /// The work of a run, from an optimized program that the worker wrote. No decision depends on it, so an unreadable
     /// file only means that it is unknown.
     fn work_of(&self, path: &Path) -> Option<Cost> {
-        let folder = outside_file::Folder::open(self.own_files.as_ref()?.path()).ok()?;
+        let folder = outside_file::OutsideFolder::open(self.own_files.as_ref()?.path()).ok()?;
         let file = folder.open_file(path, MAX_OPTIMIZED_BYTES).ok()?;
         Cost::of_run(&outside_file::read(file, MAX_OPTIMIZED_BYTES).ok()?)
     }
@@ -263,7 +263,7 @@ impl Bench {
         // each may run once before the profile
         let runs = launches.iter().map(|&(_, runs)| u64::from(runs) + 1).sum();
         let limit = self.limit(AwaitedCall::Round { runs });
-        let asked = launches.iter().map(|&(candidate, runs)| Launch { candidate, runs }).collect();
+        let asked = launches.iter().map(|&(candidate, runs)| LaunchedRuns { candidate, runs }).collect();
         let folder = AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?;
         let call = Method::MeasureRound { launches: asked, folder: folder.path().to_owned() };
         // borrowed apart from the client

@@ -107,8 +107,8 @@ mod tests {
             |words: &str| Failure::new(FailureKind::Timeout, format!("no answer to `measure` within 2s{words}"));
         let message =
             limits.limit(AwaitedCall::Measure { runs: 3 }, MOST).explain(time_out("; its stderr: W0000")).message;
-        let expected = "no answer to `measure` within 2s, the cut-off of slow candidates: runs of at most 5ms, 3 asked for; \
-                        its stderr: W0000";
+        let expected = "no answer to `measure` within 2s, the cut-off of slow candidates: runs of at most 5ms, 3 \
+                        asked for; its stderr: W0000";
         assert_eq!(message, expected);
         let message =
             limits.limit(AwaitedCall::Measure { runs: 3 }, Duration::from_secs(1)).explain(time_out("")).message;

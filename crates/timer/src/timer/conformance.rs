@@ -26,8 +26,9 @@ use super::client::WorkerClient;
 use super::job::InputArray;
 use super::profiled::ProfiledRound;
 use super::protocol::{
-    BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutputs, Launch, LoadAnswer, LoadParams, MAX_LINE_BYTES,
-    MeasureAnswer, Method, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, Response, RoundAnswer, capability,
+    BeginParams, ComparedOutput, ComparedOutputs, Hello, KeptOutputs, LaunchedRuns, LoadAnswer, LoadParams,
+    MAX_LINE_BYTES, MeasureAnswer, Method, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, Response,
+    RoundAnswer, capability,
 };
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::array::Tolerance;
@@ -404,7 +405,7 @@ fn measure(
     runs: u32,
 ) -> Result<Vec<u64>, Failure> {
     if profiles {
-        let launches = vec![Launch { candidate: 7, runs }];
+        let launches = vec![LaunchedRuns { candidate: 7, runs }];
         let folder = files.answer_folder()?;
         let call = Method::MeasureRound { launches, folder: folder.path().to_owned() };
         let profiled: RoundAnswer = client.request(call, limits.measure)?;

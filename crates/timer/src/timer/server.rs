@@ -14,7 +14,9 @@
 //!     fn compile(&mut self, _: CompileParams) -> Result<CompileAnswer, Failure> { Ok(CompileAnswer::new(0)) }
 //!     fn load(&mut self, _: LoadParams) -> Result<LoadAnswer, Failure> { Ok(LoadAnswer::default()) }
 //!     fn measure(&mut self, _: usize, _: u32) -> Result<MeasureAnswer, Failure> { Ok(MeasureAnswer::new(vec![1, 1])) }
-//!     fn outputs(&mut self, _: usize, _: &Path) -> Result<OutputsAnswer, Failure> { Ok(OutputsAnswer::new(Vec::new())) }
+//!     fn outputs(&mut self, _: usize, _: &Path) -> Result<OutputsAnswer, Failure> {
+//!         Ok(OutputsAnswer::new(Vec::new()))
+//!     }
 //!     fn end(&mut self) {}
 //! }
 //!
@@ -33,7 +35,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::protocol::{
-    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, Hello, KeptOutputs, Launch, LineRead, LoadAnswer,
+    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, Hello, KeptOutputs, LaunchedRuns, LineRead, LoadAnswer,
     LoadParams, MAX_LINE_BYTES, MeasureAnswer, Method, OutputsAnswer, Request, Response, RoundAnswer, read_line,
 };
 use crate::array::Tolerance;
@@ -80,7 +82,7 @@ pub trait Worker {
     ///
     /// # Errors
     /// As [`measure`](Self::measure), and if the worker takes no profiles or cannot write one.
-    fn measure_round(&mut self, _launches: &[Launch], _folder: &std::path::Path) -> Result<RoundAnswer, Failure> {
+    fn measure_round(&mut self, _launches: &[LaunchedRuns], _folder: &std::path::Path) -> Result<RoundAnswer, Failure> {
         Err(Failure::new(FailureKind::Protocol, "`measure-round` is not a method of this worker"))
     }
     /// Answers `outputs`.

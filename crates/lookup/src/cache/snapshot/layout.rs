@@ -31,7 +31,7 @@ pub(super) const MAX_NAMES_BYTES: u64 = 1 << 26;
 
 /// The kind of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SectionKind {
     /// Devices and operations.
     Names = 1,
     /// What follows the config in each entry.
@@ -47,14 +47,20 @@ pub(super) enum Kind {
 }
 
 /// Every known kind, in the order of the file.
-pub(super) const KNOWN: [Kind; 6] =
-    [Kind::Names, Kind::Records, Kind::Configs, Kind::Calls, Kind::Blocks, Kind::Fences];
+pub(super) const KNOWN: [SectionKind; 6] = [
+    SectionKind::Names,
+    SectionKind::Records,
+    SectionKind::Configs,
+    SectionKind::Calls,
+    SectionKind::Blocks,
+    SectionKind::Fences,
+];
 /// The flag of a section that readers must not skip.
 const REQUIRED: u32 = 1;
 
 /// One line of the table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Section {
+pub(super) struct SectionLine {
     kind: u32,
     flags: u32,
     pub(super) offset: u64,
@@ -65,9 +71,9 @@ pub(super) struct Section {
     pub(super) digest: [u8; 32],
 }
 
-impl Section {
+impl SectionLine {
     /// A section that readers must know.
-    pub(super) fn required(kind: Kind, offset: u64, length: u64, count: u64, digest: [u8; 32]) -> Self {
+    pub(super) fn required(kind: SectionKind, offset: u64, length: u64, count: u64, digest: [u8; 32]) -> Self {
         Self { kind: kind as u32, flags: REQUIRED, offset, length, count, digest }
     }
 
@@ -93,16 +99,16 @@ impl Section {
         }
     }
 
-    fn is(&self, kind: Kind) -> bool {
+    fn is(&self, kind: SectionKind) -> bool {
         self.kind == kind as u32
     }
 }
 
 /// Header and table.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct SnapshotHeader {
     file_length: u64,
-    pub(super) sections: Vec<Section>,
+    pub(super) sections: Vec<SectionLine>,
     /// The content's digest: SHA-256 of header and table, with checksum and digest as zero; the table has each
     /// section's own.
     pub(super) digest: [u8; 32],
@@ -113,9 +119,9 @@ pub(super) const fn header_bytes(sections: usize) -> usize {
     HEADER_BYTES + sections * SECTION_BYTES
 }
 
-impl Header {
+impl SnapshotHeader {
     /// The header of these sections.
-    pub(super) fn new(file_length: u64, sections: Vec<Section>) -> Self {
+    pub(super) fn new(file_length: u64, sections: Vec<SectionLine>) -> Self {
         let mut header = Self { file_length, sections, digest: [0; 32] };
         header.digest = Sha256::digest(header.unsealed()).into();
         header
@@ -145,7 +151,7 @@ impl Header {
     }
 
     /// The section of a kind; a header that was read has exactly one of each.
-    pub(super) fn section(&self, kind: Kind) -> Section {
+    pub(super) fn section(&self, kind: SectionKind) -> SectionLine {
         self.sections.iter().find(|section| section.is(kind)).copied().unwrap_or_default()
     }
 
@@ -166,7 +172,7 @@ impl Header {
             return Err(wrong("its table of sections is too long"));
         }
         let Some(head) = start.get(..header_bytes(count)) else { return Err(wrong("it ends inside its header")) };
-        let table = head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(SECTION_BYTES).map(Section::read);
+        let table = head.get(HEADER_BYTES..).unwrap_or_default().chunks_exact(SECTION_BYTES).map(SectionLine::read);
         let header = Self::new(u64_at(head, 16), table.collect());
         // encodes it again: this checks checksum, digest and the bytes that must be zero
         if header.to_bytes() != *head {
@@ -215,7 +221,7 @@ impl Header {
 }
 
 /// Whether a number of items of a size fit in a section after its checksum.
-fn fits(section: Section, size: u64) -> bool {
+fn fits(section: SectionLine, size: u64) -> bool {
     let bytes = section.count.checked_mul(size).and_then(|bytes| bytes.checked_add(4));
     bytes.is_some_and(|bytes| bytes <= section.length)
 }

@@ -22,7 +22,7 @@
 //! | at | size | what |
 //! | --- | --- | --- |
 //! | 0 | 4 | kind |
-//! | 4 | 4 | flags: 1 if a reader must know the kind. A reader skips an unknown section without it, and refuses one with it |
+//! | 4 | 4 | flags: 1 if a reader must know the kind; it skips an unknown section without it, and refuses one with it |
 //! | 8 | 8, 8 | offset, length |
 //! | 24 | 8 | number of items in it |
 //! | 32 | 32 | SHA-256 of the section |

@@ -10,14 +10,14 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
 use super::layout::{
-    BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, HEADER_BYTES, Header, HeaderError, KNOWN, MAGIC,
-    MAX_FILE_BYTES, MAX_SECTIONS, RECORD_HEAD_BYTES, Section, UNIT_BYTES, header_bytes, place_of, sealed, u32_at,
-    u64_at, untag,
+    BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, HEADER_BYTES, HeaderError, KNOWN, MAGIC,
+    MAX_FILE_BYTES, MAX_SECTIONS, RECORD_HEAD_BYTES, SectionLine, SnapshotHeader, UNIT_BYTES, header_bytes, place_of,
+    sealed, u32_at, u64_at, untag,
 };
 use crate::cache::entry::{Entry, EntryText};
 use crate::cache::error::StoreError;
 use crate::cache::key::{KeyRef, hash_of_call};
-use crate::cache::row::Row;
+use crate::cache::row::EntryRow;
 use crate::call::Direction;
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
@@ -28,13 +28,13 @@ use crate::mapped_file::{MappedFile, Mapping};
 pub struct Snapshot {
     path: PathBuf,
     bytes: MappedFile,
-    header: Header,
+    header: SnapshotHeader,
     names: Names,
-    records: Section,
-    configs: Section,
-    calls: Section,
-    blocks: Section,
-    fences: Section,
+    records: SectionLine,
+    configs: SectionLine,
+    calls: SectionLine,
+    blocks: SectionLine,
+    fences: SectionLine,
 }
 
 /// What records refer to by index.
@@ -77,7 +77,7 @@ impl Snapshot {
     pub fn open(path: &Path, mapping: Mapping) -> Result<Self, StoreError> {
         let damaged = |what: &str| StoreError::snapshot(path, what);
         let header_of = |bytes: &[u8], file_bytes| {
-            Header::read(bytes, file_bytes).map_err(|error| match error {
+            SnapshotHeader::read(bytes, file_bytes).map_err(|error| match error {
                 HeaderError::Foreign => StoreError::no_snapshot(path),
                 HeaderError::Newer(what) => StoreError::newer_snapshot(path, what),
                 HeaderError::Damaged(what) => damaged(&what),
@@ -231,10 +231,10 @@ impl Snapshot {
     }
 
     /// A record as a row for merging and comparing, fully checked.
-    pub(in crate::cache) fn row<'a>(&'a self, record: &SnapshotRecord<'a>) -> Result<Row<'a>, StoreError> {
+    pub(in crate::cache) fn row<'a>(&'a self, record: &SnapshotRecord<'a>) -> Result<EntryRow<'a>, StoreError> {
         let (rest, decided, _) =
             self.rest(record.record).ok_or_else(|| self.not_written("the record", self.records, record.record))?;
-        Ok(Row::of_text(record.key, EntryText { config: record.config, rest }, decided, &self.path))
+        Ok(EntryRow::of_text(record.key, EntryText { config: record.config, rest }, decided, &self.path))
     }
 
     /// Checks every byte: the digests, each block, call, config and record, and that each is referenced where it is.
@@ -281,7 +281,7 @@ impl Snapshot {
         }
         // each section's digest is in the table, which the file's digest covers, checked when it was opened
         let is_whole =
-            |section: &Section| <[u8; 32]>::from(Sha256::digest(part(&self.bytes, *section))) == section.digest;
+            |section: &SectionLine| <[u8; 32]>::from(Sha256::digest(part(&self.bytes, *section))) == section.digest;
         if !self.header.sections.iter().all(is_whole) {
             return Err(self.damaged("its bytes do not have the digest that it states".to_owned()));
         }
@@ -293,7 +293,7 @@ impl Snapshot {
     }
 
     /// The error for damage at a place of a section.
-    fn not_written(&self, what: &str, section: Section, at: usize) -> StoreError {
+    fn not_written(&self, what: &str, section: SectionLine, at: usize) -> StoreError {
         self.damaged(format!("{what} at byte {} is not what was written", section.offset.saturating_add(at as u64)))
     }
 
@@ -417,6 +417,6 @@ fn sealed_text<const HEAD: usize>(bytes: &[u8]) -> Option<(&[u8; HEAD], &str, us
 }
 
 /// The bytes of a section, which is in the file.
-fn part(bytes: &[u8], section: Section) -> &[u8] {
+fn part(bytes: &[u8], section: SectionLine) -> &[u8] {
     bytes.get(section.offset as usize..(section.offset + section.length) as usize).unwrap_or_default()
 }

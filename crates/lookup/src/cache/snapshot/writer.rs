@@ -12,14 +12,14 @@ use sha2::{Digest as _, Sha256};
 use twox_hash::XxHash3_64;
 
 use super::layout::{
-    ALIGNMENT, BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, Header, KNOWN, Kind, MAX_NAMES_BYTES,
-    MAX_RECORD_BYTES, RECORD_HEAD_BYTES, Section, UNIT_BYTES, header_bytes, place_of, seal, tag, u32_at,
+    ALIGNMENT, BLOCK_BYTES, BLOCK_SLOTS, CALL_HEAD_BYTES, CONFIG_HEAD_BYTES, KNOWN, MAX_NAMES_BYTES, MAX_RECORD_BYTES,
+    RECORD_HEAD_BYTES, SectionKind, SectionLine, SnapshotHeader, UNIT_BYTES, header_bytes, place_of, seal, tag, u32_at,
 };
 use crate::atomic_write::{folder_of, remove_unfinished, write_atomic};
 use crate::cache::entry::Entry;
 use crate::cache::error::StoreError;
 use crate::cache::key::{CacheKey, KeyRef, hash_of_call};
-use crate::cache::row::{Row, Rows};
+use crate::cache::row::{EntryRow, EntryRows};
 use crate::device::DeviceIdentity;
 use crate::digest::Digest;
 
@@ -29,14 +29,14 @@ use crate::digest::Digest;
 /// # Errors
 /// If the file cannot be written, or an entry is larger than a snapshot can hold; then the old file is intact.
 pub fn write_snapshot(path: &Path, entries: &[(CacheKey, Arc<Entry>)]) -> Result<Digest, StoreError> {
-    write_rows(path, &Rows::of_entries(entries))
+    write_rows(path, &EntryRows::of_entries(entries))
 }
 
 /// Writes rows as a snapshot, each key once and in the keys' order.
 ///
 /// # Errors
 /// As [`write_snapshot`].
-pub fn write_rows(path: &Path, rows: &Rows<'_>) -> Result<Digest, StoreError> {
+pub fn write_rows(path: &Path, rows: &EntryRows<'_>) -> Result<Digest, StoreError> {
     let write = |file: &mut File| {
         let header = write_sections(file, rows)?;
         file.rewind()?;
@@ -61,7 +61,7 @@ struct Sections<W> {
     /// Where the current one began, and how far it is.
     begin: u64,
     offset: u64,
-    done: Vec<Section>,
+    done: Vec<SectionLine>,
 }
 
 impl<W: Write> Sections<W> {
@@ -71,36 +71,36 @@ impl<W: Write> Sections<W> {
         self.out.write_all(bytes)
     }
 
-    fn end(&mut self, kind: Kind, count: usize) -> io::Result<()> {
+    fn end(&mut self, kind: SectionKind, count: usize) -> io::Result<()> {
         let padding = self.offset.next_multiple_of(ALIGNMENT) - self.offset;
         self.put(&[0; ALIGNMENT as usize][..padding as usize])?;
         let digest = std::mem::take(&mut self.hasher).finalize().into();
-        self.done.push(Section::required(kind, self.begin, self.offset - self.begin, count as u64, digest));
+        self.done.push(SectionLine::required(kind, self.begin, self.offset - self.begin, count as u64, digest));
         self.begin = self.offset;
         Ok(())
     }
 }
 
-fn write_sections(file: &mut File, rows: &Rows<'_>) -> io::Result<Header> {
+fn write_sections(file: &mut File, rows: &EntryRows<'_>) -> io::Result<SnapshotHeader> {
     let begin = header_bytes(KNOWN.len());
     let mut out = BufWriter::with_capacity(1 << 20, file);
     out.write_all(&vec![0; begin])?;
     let begin = begin as u64;
     let mut sections = Sections { out, hasher: Sha256::new(), begin, offset: begin, done: Vec::new() };
 
-    let Rows { rows, operations, devices } = rows;
+    let EntryRows { rows, operations, devices } = rows;
     let names = Names { devices, operations };
     let text = serde_json::to_vec(&names).map_err(io::Error::from)?;
     bounded(text.len(), MAX_NAMES_BYTES)?;
     sections.put(&sealed_section(&text))?;
-    sections.end(Kind::Names, text.len())?;
+    sections.end(SectionKind::Names, text.len())?;
 
     let Index { mut slots, calls, configs } = write_records(&mut sections, rows, &names)?;
-    sections.end(Kind::Records, rows.len())?;
+    sections.end(SectionKind::Records, rows.len())?;
     sections.put(&configs.bytes)?;
-    sections.end(Kind::Configs, configs.places.len())?;
+    sections.end(SectionKind::Configs, configs.places.len())?;
     sections.put(&calls)?;
-    sections.end(Kind::Calls, rows.len())?;
+    sections.end(SectionKind::Calls, rows.len())?;
 
     slots.par_sort_unstable();
     let mut fences = Vec::with_capacity(slots.len().div_ceil(BLOCK_SLOTS) * 4);
@@ -108,11 +108,11 @@ fn write_sections(file: &mut File, rows: &Rows<'_>) -> io::Result<Header> {
         fences.extend(slots.first().map_or(0, |slot| (slot >> 32) as u32).to_le_bytes());
         sections.put(&block(slots))?;
     }
-    sections.end(Kind::Blocks, fences.len() / 4)?;
+    sections.end(SectionKind::Blocks, fences.len() / 4)?;
     sections.put(&sealed_section(&fences))?;
-    sections.end(Kind::Fences, fences.len() / 4)?;
+    sections.end(SectionKind::Fences, fences.len() / 4)?;
     sections.out.flush()?;
-    Ok(Header::new(sections.offset, sections.done))
+    Ok(SnapshotHeader::new(sections.offset, sections.done))
 }
 
 /// The bytes of a section that begins with the checksum of its rest, its padding too.
@@ -136,12 +136,12 @@ struct Index {
     slots: Vec<u64>,
     /// The section of the calls.
     calls: Vec<u8>,
-    configs: Configs,
+    configs: ConfigSection,
 }
 
 /// Configs, each once, as their section has them.
 #[derive(Default)]
-struct Configs {
+struct ConfigSection {
     bytes: Vec<u8>,
     /// The hash and the start of each.
     places: Vec<(u64, u32)>,
@@ -149,7 +149,7 @@ struct Configs {
     numbers: HashMap<u64, u32>,
 }
 
-impl Configs {
+impl ConfigSection {
     fn clear(&mut self) {
         self.bytes.clear();
         self.places.clear();
@@ -186,13 +186,13 @@ impl Configs {
 #[derive(Default)]
 struct Records {
     bytes: Vec<u8>,
-    configs: Configs,
+    configs: ConfigSection,
     calls: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<EntryPlace>,
 }
 
 /// The parts of one entry.
-struct Place {
+struct EntryPlace {
     call_hash: u64,
     /// The number of its config, and where in the batch its record and its call begin and the call's text ends.
     config: u32,
@@ -205,7 +205,7 @@ struct Place {
 /// is encoded.
 fn write_records<W: Write + Send>(
     sections: &mut Sections<W>,
-    rows: &[Row<'_>],
+    rows: &[EntryRow<'_>],
     names: &Names<'_>,
 ) -> io::Result<Index> {
     let mut index = Index { slots: Vec::with_capacity(rows.len()), ..Index::default() };
@@ -261,7 +261,7 @@ impl Index {
 }
 
 impl Records {
-    fn make(&mut self, rows: &[Row<'_>], names: &Names<'_>) -> io::Result<()> {
+    fn make(&mut self, rows: &[EntryRow<'_>], names: &Names<'_>) -> io::Result<()> {
         let Self { bytes, configs, calls, places } = self;
         bytes.clear();
         configs.clear();
@@ -298,7 +298,7 @@ impl Records {
             calls.resize(call_end.next_multiple_of(UNIT_BYTES), 0);
             let config = row.config().as_bytes();
             let config = configs.number(XxHash3_64::oneshot(config), config)?;
-            places.push(Place { call_hash: hash_of_call(op_id, call_key), config, record, call, call_end });
+            places.push(EntryPlace { call_hash: hash_of_call(op_id, call_key), config, record, call, call_end });
         }
         Ok(())
     }

@@ -20,11 +20,11 @@ pub struct Costs {
 
 impl Costs {
     /// Counts a whole module, in time linear in its instructions.
-    pub fn of(module: &HloModule<'_>) -> Self {
+    pub fn of(module: &HloModule) -> Self {
         Self::count(module, false)
     }
 
-    fn count(module: &HloModule<'_>, with_trips: bool) -> Self {
+    fn count(module: &HloModule, with_trips: bool) -> Self {
         let graph = Graph::of(module);
         let mut costs = Self {
             entry: module.computations.iter().position(|computation| computation.id == module.entry),

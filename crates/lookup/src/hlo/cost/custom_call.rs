@@ -6,10 +6,6 @@ use serde::Deserialize;
 use super::amount::{Cost, FlopUnit};
 use super::graph::{Graph, Node};
 
-/// Field numbers of `HloInstructionProto`.
-const TARGET: u32 = 28;
-const BACKEND_CONFIG: u32 = 43;
-
 /// Maximum size of a configuration: Mosaic's holds a whole kernel.
 const MAX_CONFIG_BYTES: usize = 64 << 20;
 
@@ -78,9 +74,14 @@ struct TripCount {
     n: Number,
 }
 
+/// The backend's configuration, if there is one of a plausible size.
+fn config<'m>(node: &Node<'m>) -> Option<&'m [u8]> {
+    Some(&node.message.backend_config[..]).filter(|config| (1..=MAX_CONFIG_BYTES).contains(&config.len()))
+}
+
 /// A loop's trip count, if XLA recorded it.
 pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
-    let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+    let config = config(node)?;
     let config: LoopConfig = serde_json::from_slice(config).ok()?;
     Some(config.known_trip_count.n.value()? as f64)
 }
@@ -89,7 +90,7 @@ pub(super) fn trips(node: &Node<'_>) -> Option<f64> {
 /// value is a number or a string, because protobuf writes 64-bit numbers to JSON as strings.
 pub(super) fn estimated_cycles(node: &Node<'_>) -> Option<f64> {
     const NAME: &[u8] = b"\"estimated_cycles\":";
-    let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+    let config = config(node)?;
     let value = config.get(memchr::memmem::find(config, NAME)? + NAME.len()..)?;
     let value = value.strip_prefix(b"\"").unwrap_or(value);
     let digits = value.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(value.len());
@@ -98,18 +99,18 @@ pub(super) fn estimated_cycles(node: &Node<'_>) -> Option<f64> {
 
 /// The cost of a custom call; `None` if unknown.
 pub(super) fn custom_call(graph: &Graph<'_>, node: &Node<'_>, inputs: f64) -> Option<Cost> {
-    let target = node.bytes_of(TARGET).next()?;
-    let config = node.bytes_of(BACKEND_CONFIG).next().filter(|config| config.len() <= MAX_CONFIG_BYTES)?;
+    let target = &node.message.custom_call_target;
+    let config = config(node)?;
     if target.starts_with(b"__cublas$") {
         let config: GpuConfig = serde_json::from_slice(config).ok()?;
-        let (lhs, result) = (&graph.operand(node, 0)?.shape, node.shape.first());
+        let (lhs, result) = (graph.operand(node, 0)?.shape, node.shape.first());
         let mut width = 1.0;
         for dimension in config.gemm_backend_config.dot_dimension_numbers.lhs_contracting_dimensions {
             width *= lhs.dim(dimension.value()?) as f64;
         }
         let flops = 2.0 * result.elements() * width;
         // the rest of the tuple is scratch space of the library
-        let bytes = inputs + result.bytes();
+        let bytes = inputs + result.operand_bytes();
         return Some(Cost::of_bytes(bytes).with_flops(FlopUnit::Matrix, lhs.dtype(), flops));
     }
     let config: MosaicConfig = serde_json::from_slice(config).ok()?;

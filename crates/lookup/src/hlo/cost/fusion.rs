@@ -51,7 +51,7 @@ impl Reads {
                     let numbers = user.operands.iter().zip(0..).filter(|&(&operand, _)| operand == place);
                     bytes += numbers.map(|(_, number)| self.through_fusion(graph, user, number)).sum::<f64>();
                 }
-                "broadcast" | "reshape" => bytes += node.shape.bytes(),
+                "broadcast" | "reshape" => bytes += node.shape.operand_bytes(),
                 _ => bytes += by_user(node, user, &mut is_read),
             }
         }
@@ -83,12 +83,12 @@ impl Reads {
 fn by_user(value: &Node<'_>, user: &Node<'_>, is_read: &mut bool) -> f64 {
     let is_first = user.operands.first() == Some(&value.place);
     match user.opcode {
-        "slice" => user.shape.bytes(),
-        "dynamic-slice" if is_first => user.shape.bytes(),
+        "slice" => user.shape.operand_bytes(),
+        "dynamic-slice" if is_first => user.shape.operand_bytes(),
         // it is written in place
         "dynamic-update-slice" if is_first => 0.0,
         _ if std::mem::replace(is_read, true) => 0.0,
-        _ => value.shape.bytes(),
+        _ => value.shape.operand_bytes(),
     }
 }
 
@@ -99,20 +99,20 @@ pub(super) fn fusion_bytes(graph: &Graph<'_>, fusion: &Node<'_>, reads: &Reads) 
     let constants = body.nodes.clone().filter_map(|place| graph.node(place));
     let constants = constants.filter(|one| one.opcode == "constant" && one.shape.elements() > IMMEDIATE_ELEMENTS);
     let read: f64 = reads.0.get(callee)?.values().sum();
-    Some(written(graph, fusion, body)? + constants.map(|one| one.shape.bytes()).sum::<f64>() + read)
+    Some(written(graph, fusion, body)? + constants.map(|one| one.shape.operand_bytes()).sum::<f64>() + read)
 }
 
 fn written(graph: &Graph<'_>, fusion: &Node<'_>, body: &Body) -> Option<f64> {
     let root = graph.node(body.root?)?;
     if !fusion.shape.is_tuple() {
-        return Some(output_bytes(graph, root, fusion.shape.bytes()));
+        return Some(output_bytes(graph, root, fusion.shape.operand_bytes()));
     }
     let mut bytes = 0.0;
-    for (number, shape) in fusion.shape.tuple.iter().enumerate() {
+    for (number, shape) in fusion.shape.tuple_shapes.iter().enumerate() {
         let part = if root.opcode == "tuple" { graph.operand(root, number)? } else { root };
         bytes += match shape.is_tuple() {
-            true => shape.leaves().iter().filter(|leaf| leaf.is_array()).map(|leaf| leaf.bytes()).sum(),
-            false => output_bytes(graph, part, shape.bytes()),
+            true => shape.leaves().iter().filter(|leaf| leaf.dtype().is_some()).map(|leaf| leaf.operand_bytes()).sum(),
+            false => output_bytes(graph, part, shape.operand_bytes()),
         };
     }
     Some(bytes)
@@ -121,5 +121,5 @@ fn written(graph: &Graph<'_>, fusion: &Node<'_>, body: &Body) -> Option<f64> {
 /// An update in place writes only the update.
 fn output_bytes(graph: &Graph<'_>, root: &Node<'_>, whole: f64) -> f64 {
     let update = graph.operand(root, 1).filter(|_| root.opcode == "dynamic-update-slice");
-    update.map_or(whole, |update| update.shape.bytes())
+    update.map_or(whole, |update| update.shape.operand_bytes())
 }

@@ -2,26 +2,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::shape::Shape;
 use crate::hlo::module::{HloInstruction, HloModule};
-use crate::wire::{WireCursor, WireError, WireValue};
+use crate::hlo::schema::hlo::HloInstructionProto;
+use crate::hlo::schema::xla_data::ShapeProto;
 
 /// An instruction.
 pub(super) struct Node<'m> {
     /// Its own index.
     pub(super) place: usize,
     pub(super) opcode: &'m str,
-    pub(super) shape: Shape,
+    pub(super) shape: &'m ShapeProto,
     /// The indices of its operands in [`Graph::nodes`].
     pub(super) operands: Vec<usize>,
     /// The indices of its users, each once.
     pub(super) users: Vec<usize>,
     /// The indices of the computations that it calls.
     pub(super) called: Vec<usize>,
-    /// The index of a `get-tuple-element`.
-    pub(super) tuple_index: u64,
-    /// The whole `HloInstructionProto`.
-    pub(super) message: &'m [u8],
+    /// Everything else.
+    pub(super) message: &'m HloInstructionProto,
 }
 
 /// A computation.
@@ -34,32 +32,30 @@ pub(super) struct Body {
     pub(super) parameters: BTreeMap<u64, usize>,
 }
 
-/// A module; an instruction that cannot be read, or whose operands are missing, is `None`.
+/// A module; an instruction whose operands are missing is `None`.
 pub(super) struct Graph<'m> {
     pub(super) nodes: Vec<Option<Node<'m>>>,
     pub(super) bodies: Vec<Body>,
 }
 
 impl<'m> Graph<'m> {
-    pub(super) fn of(module: &'m HloModule<'_>) -> Self {
+    pub(super) fn of(module: &'m HloModule) -> Self {
         let places: HashMap<i64, usize> =
             module.computations.iter().enumerate().map(|(place, computation)| (computation.id, place)).collect();
         let (mut nodes, mut bodies) = (Vec::with_capacity(module.instructions.len()), Vec::new());
         for computation in &module.computations {
             let range = computation.instructions.clone();
             let instructions = module.instructions.get(range.clone()).unwrap_or_default();
-            let place_of: HashMap<i64, usize> = instructions.iter().map(|one| one.id).zip(range.clone()).collect();
+            let place_of: HashMap<i64, usize> =
+                instructions.iter().map(HloInstruction::id).zip(range.clone()).collect();
             let mut body =
                 Body { nodes: range.clone(), root: place_of.get(&computation.root).copied(), ..Body::default() };
             for (place, instruction) in range.zip(instructions) {
-                let mut node = None;
-                if let Ok((read, parameter)) = Node::read(instruction, place, &place_of, &places) {
-                    if read.opcode == "parameter" {
-                        body.parameters.insert(parameter, place);
-                    }
-                    node = Some(read).filter(|node| node.operands.len() == instruction.operands.len());
+                if instruction.opcode() == "parameter" {
+                    body.parameters.insert(instruction.message.parameter_number, place);
                 }
-                nodes.push(node);
+                let node = Node::new(instruction, place, &place_of, &places);
+                nodes.push(Some(node).filter(|node| node.operands.len() == instruction.operands().len()));
             }
             bodies.push(body);
         }
@@ -96,62 +92,20 @@ impl<'m> Graph<'m> {
 }
 
 impl<'m> Node<'m> {
-    /// Reads an instruction, and its number if it is a parameter.
-    fn read(
-        instruction: &'m HloInstruction<'_>,
+    fn new(
+        instruction: &'m HloInstruction,
         place: usize,
         place_of: &HashMap<i64, usize>,
         computations: &HashMap<i64, usize>,
-    ) -> Result<(Self, u64), WireError> {
-        let mut node = Self {
+    ) -> Self {
+        Self {
             place,
-            opcode: &instruction.opcode,
-            shape: Shape::default(),
-            operands: instruction.operands.iter().filter_map(|id| place_of.get(id).copied()).collect(),
+            opcode: instruction.opcode(),
+            shape: instruction.shape(),
+            operands: instruction.operands().iter().filter_map(|id| place_of.get(id).copied()).collect(),
             users: Vec::new(),
-            called: instruction.called.iter().filter_map(|id| computations.get(id).copied()).collect(),
-            tuple_index: 0,
-            message: instruction.message,
-        };
-        let mut parameter = 0;
-        for field in WireCursor::new(instruction.message) {
-            match field? {
-                (3, WireValue::Bytes(shape)) => node.shape = Shape::decode(shape)?,
-                (9, WireValue::Varint(number)) => parameter = number,
-                (13, WireValue::Varint(index)) => node.tuple_index = index,
-                _ => {}
-            }
-        }
-        Ok((node, parameter))
-    }
-
-    /// The messages or texts of a field.
-    pub(super) fn bytes_of(&self, number: u32) -> impl Iterator<Item = &'m [u8]> + use<'m> {
-        let fields = WireCursor::new(self.message).map_while(Result::ok);
-        fields.filter_map(move |(field, value)| (field == number).then(|| value.as_bytes()).flatten())
-    }
-
-    /// The number of a field; 0 if it is missing.
-    pub(super) fn number_of(&self, number: u32) -> u64 {
-        let fields = WireCursor::new(self.message).map_while(Result::ok);
-        let mut values = fields.filter_map(|(field, value)| (field == number).then(|| value.as_varint()).flatten());
-        values.next().unwrap_or(0)
-    }
-
-    /// The numbers of a repeated field.
-    pub(super) fn numbers_of(&self, number: u32) -> Result<Vec<u64>, WireError> {
-        numbers(self.message, number)
-    }
-}
-
-/// The numbers of a repeated field of a message.
-pub(super) fn numbers(message: &[u8], number: u32) -> Result<Vec<u64>, WireError> {
-    let mut found = Vec::new();
-    for field in WireCursor::new(message) {
-        let (field, value) = field?;
-        if field == number {
-            crate::wire::repeated_varints(value, &mut found)?;
+            called: instruction.called().iter().filter_map(|id| computations.get(id).copied()).collect(),
+            message: &instruction.message,
         }
     }
-    Ok(found)
 }

@@ -12,9 +12,7 @@ mod custom_call;
 mod fusion;
 mod graph;
 mod rules;
-mod shape;
 mod window;
 
 pub use amount::{Cost, FlopUnit, Flops};
 pub use analysis::Costs;
-pub(super) use shape::Shape;

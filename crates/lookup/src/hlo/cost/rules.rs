@@ -3,28 +3,20 @@
 use super::amount::{Cost, FlopUnit};
 use super::custom_call::{custom_call, trips};
 use super::fusion::{Reads, fusion_bytes};
-use super::graph::{Graph, Node, numbers};
-use super::shape::Shape;
+use super::graph::{Graph, Node};
 use super::window;
+use crate::hlo::schema::xla_data::{DotDimensionNumbers, ShapeProto};
 
 /// Operations of a multiply-add.
 const FMA: f64 = 2.0;
 /// Multiply-adds of a product of complex numbers.
 const COMPLEX_FMA: f64 = 4.0;
 
-/// Field numbers of `HloInstructionProto`, `DotDimensionNumbers` and `RaggedDotDimensionNumbers`.
-const DIMENSIONS: u32 = 14;
-const DOT_DIMENSIONS: u32 = 30;
-const FFT_LENGTH: u32 = 32;
-const RAGGED_DOT_DIMENSIONS: u32 = 90;
-const LHS_CONTRACTING: u32 = 1;
-const LHS_RAGGED: u32 = 2;
-
 /// The cost of the instruction at `place`; `None` if it is unknown. `of_computations` and `reads` are those of the
 /// computations before its own.
 pub(super) fn cost_of(graph: &Graph<'_>, place: usize, of_computations: &[Cost], reads: &Reads) -> Option<Cost> {
     let node = graph.node(place)?;
-    let inputs = node.operands.iter().filter_map(|&at| graph.node(at)).map(|one| one.shape.bytes()).sum();
+    let inputs = node.operands.iter().filter_map(|&at| graph.node(at)).map(|one| one.shape.operand_bytes()).sum();
     let (output, elements) = (node.shape.written_bytes(), node.shape.elements());
     Instruction { graph, node, of_computations, reads, inputs, output, elements }.cost()
 }
@@ -48,8 +40,8 @@ impl Instruction<'_, '_> {
         self.of_computations.get(*self.node.called.get(number)?)
     }
 
-    fn operand(&self, number: usize) -> Option<&Shape> {
-        self.graph.operand(self.node, number).map(|node| &node.shape)
+    fn operand(&self, number: usize) -> Option<&ShapeProto> {
+        self.graph.operand(self.node, number).map(|node| node.shape)
     }
 
     /// It reads its operands and writes its result.
@@ -87,12 +79,10 @@ impl Instruction<'_, '_> {
             "custom-call" => custom_call(self.graph, self.node, self.inputs),
             "map" => self.applied(0, self.elements),
             "reduce" => self.applied(0, self.operand(0)?.elements() - self.node.shape.first().elements()),
-            "reduce-window" => {
-                self.applied(0, window::reductions(&window::window_of(self.node).ok()?, &self.node.shape))
-            }
+            "reduce-window" => self.applied(0, window::reductions(window::window_of(self.node), self.node.shape)),
             "select-and-scatter" => {
                 let sources = self.operand(1)?.elements();
-                let window = window::elements(&window::window_of(self.node).ok()?);
+                let window = window::elements(window::window_of(self.node));
                 let mut cost = self.applied(0, sources * (window - 1.0))?;
                 cost.add_arithmetic(self.called(1)?, sources);
                 Some(cost)
@@ -104,23 +94,24 @@ impl Instruction<'_, '_> {
     /// Of what moves data, or nothing.
     fn of_movement(&self) -> Option<Cost> {
         let (node, output) = (self.node, self.output);
-        let bytes_of = |number: usize| self.operand(number).map_or(0.0, Shape::bytes);
+        let bytes_of = |number: usize| self.operand(number).map_or(0.0, ShapeProto::operand_bytes);
         Some(match node.opcode {
             "parameter" | "constant" | "get-tuple-element" | "bitcast" | "domain" | "after-all" | "add-dependency" => {
                 Cost::default()
             }
             // a table of pointers
-            "tuple" => Cost::of_bytes(node.shape.bytes()),
+            "tuple" => Cost::of_bytes(node.shape.operand_bytes()),
             "transpose" if is_bitcast(node, self.operand(0)?) => Cost::default(),
             "slice" => Cost::of_bytes(2.0 * output),
             "dynamic-slice" => Cost::of_bytes(2.0 * output + bytes_of(1)),
-            "dynamic-update-slice" => Cost::of_bytes(2.0 * self.operand(1)?.bytes() + bytes_of(2)),
-            "gather" => Cost::of_bytes(2.0 * output + self.operand(1)?.bytes()),
+            "dynamic-update-slice" => Cost::of_bytes(2.0 * self.operand(1)?.operand_bytes() + bytes_of(2)),
+            "gather" => Cost::of_bytes(2.0 * output + self.operand(1)?.operand_bytes()),
             "scatter" => {
                 // n arrays, the indices, n updates
                 let arrays = node.operands.len() / 2;
-                let updates = (arrays + 1..node.operands.len()).filter_map(|at| self.operand(at)).map(Shape::bytes);
-                let mut cost = Cost::of_bytes(3.0 * updates.sum::<f64>() + self.operand(arrays)?.bytes());
+                let updates =
+                    (arrays + 1..node.operands.len()).filter_map(|at| self.operand(at)).map(ShapeProto::operand_bytes);
+                let mut cost = Cost::of_bytes(3.0 * updates.sum::<f64>() + self.operand(arrays)?.operand_bytes());
                 cost.add_arithmetic(self.called(0)?, self.operand(arrays + 1)?.elements());
                 cost
             }
@@ -136,33 +127,35 @@ impl Instruction<'_, '_> {
     /// Of products, transforms, solvers and sorts.
     fn of_linear_algebra(&self) -> Option<Cost> {
         let node = self.node;
-        let dtype = |number: usize| self.operand(number).map(Shape::dtype);
+        let dtype = |number: usize| self.operand(number).map(ShapeProto::dtype);
         let matrix = |flops: f64| Some(self.moved().with_flops(FlopUnit::Matrix, dtype(0)?, flops));
         match node.opcode {
-            "dot" => {
-                let dimensions = node.bytes_of(DOT_DIMENSIONS).next().unwrap_or_default();
-                matrix(FMA * self.elements * contracted(dimensions, self.operand(0)?)?)
-            }
+            "dot" => matrix(
+                FMA * self.elements * contracted(node.message.dot_dimension_numbers.as_deref(), self.operand(0)?),
+            ),
             "ragged-dot" => matrix(ragged_dot_flops(node, self.operand(0)?)?),
             "convolution" => matrix(FMA * window::convolution_multiply_adds(self.graph, node)?),
             "fft" => {
-                let lengths = node.numbers_of(FFT_LENGTH).ok()?;
-                let factors: f64 =
-                    lengths.iter().map(|length| f64::from(length.checked_ilog2().unwrap_or(0))).product();
+                let factors: f64 = node
+                    .message
+                    .fft_length
+                    .iter()
+                    .map(|length| f64::from(length.checked_ilog2().unwrap_or(0)))
+                    .product();
                 let first = self.operand(0)?.first();
                 let flops = FMA * COMPLEX_FMA * factors * first.elements();
                 Some(self.moved().with_flops(FlopUnit::Vector, first.dtype(), flops))
             }
             "triangular-solve" => {
                 let (matrix, right) = (self.operand(0)?, self.operand(1)?);
-                let flops = FMA * matrix.dims.last().copied()? as f64 * right.elements();
-                let bytes = self.output + matrix.bytes() / 2.0 + right.bytes();
+                let flops = FMA * matrix.dimensions.last().copied()? as f64 * right.elements();
+                let bytes = self.output + matrix.operand_bytes() / 2.0 + right.operand_bytes();
                 Some(Cost::of_bytes(bytes).with_flops(FlopUnit::Vector, matrix.dtype(), flops))
             }
             "cholesky" => {
                 let matrix = self.operand(0)?;
-                let flops = (matrix.dims.last().copied()? as f64 * matrix.elements() / 3.0).floor();
-                Some(Cost::of_bytes(matrix.bytes()).with_flops(FlopUnit::Vector, matrix.dtype(), flops))
+                let flops = (matrix.dimensions.last().copied()? as f64 * matrix.elements() / 3.0).floor();
+                Some(Cost::of_bytes(matrix.operand_bytes()).with_flops(FlopUnit::Vector, matrix.dtype(), flops))
             }
             "sort" => {
                 let elements = self.operand(0)?.elements();
@@ -178,8 +171,8 @@ impl Instruction<'_, '_> {
         let (node, moved) = (self.node, self.moved());
         match node.opcode {
             "all-reduce" | "all-reduce-start" => {
-                let arrays = node.shape.leaves().into_iter().filter(|leaf| leaf.is_array());
-                let flops = arrays.map(Shape::elements).sum();
+                let arrays = node.shape.leaves().into_iter().filter(|leaf| leaf.dtype().is_some());
+                let flops = arrays.map(ShapeProto::elements).sum();
                 moved.with_flops(FlopUnit::Vector, node.shape.first().dtype(), flops)
             }
             "rng" => Cost { transcendentals: self.elements, ..moved },
@@ -279,29 +272,25 @@ fn is_elementwise(opcode: &str) -> bool {
 }
 
 /// Elements that each element of a dot's result sums up.
-fn contracted(dot: &[u8], lhs: &Shape) -> Option<f64> {
-    let dimensions = numbers(dot, LHS_CONTRACTING).ok()?;
-    Some(dimensions.iter().map(|&dimension| lhs.dim(dimension) as f64).product())
+fn contracted(dot: Option<&DotDimensionNumbers>, lhs: &ShapeProto) -> f64 {
+    let dimensions = dot.map(|dot| dot.lhs_contracting_dimensions.as_slice()).unwrap_or_default();
+    dimensions.iter().map(|&dimension| lhs.dim(dimension) as f64).product()
 }
 
 /// Every row of the left side is multiplied by the matrix of its group. If groups divide the contracted dimension, the
 /// result has a matrix for each group, and together they sum up each element once.
-fn ragged_dot_flops(node: &Node<'_>, lhs: &Shape) -> Option<f64> {
-    let ragged = node.bytes_of(RAGGED_DOT_DIMENSIONS).next()?;
-    let dot = crate::wire::WireCursor::new(ragged)
-        .map_while(Result::ok)
-        .find_map(|(field, value)| (field == 1).then(|| value.as_bytes()).flatten())?;
-    let is_contracted = {
-        let contracting = numbers(dot, LHS_CONTRACTING).ok()?;
-        numbers(ragged, LHS_RAGGED).ok()?.iter().any(|dimension| contracting.contains(dimension))
-    };
+fn ragged_dot_flops(node: &Node<'_>, lhs: &ShapeProto) -> Option<f64> {
+    let ragged = node.message.ragged_dot_dimension_numbers.as_deref()?;
+    let dot = ragged.dot_dimension_numbers.as_ref()?;
+    let contracting = &dot.lhs_contracting_dimensions;
+    let is_contracted = ragged.lhs_ragged_dimensions.iter().any(|dimension| contracting.contains(dimension));
     let groups = if is_contracted { node.shape.dim(0).max(1) as f64 } else { 1.0 };
-    Some(FMA * node.shape.elements() * contracted(dot, lhs)? / groups)
+    Some(FMA * node.shape.elements() * contracted(Some(dot), lhs) / groups)
 }
 
 /// Whether a transposition leaves every element where it is: `ShapeUtil::TransposeIsBitcast`.
-fn is_bitcast(node: &Node<'_>, input: &Shape) -> bool {
-    let Ok(dimensions) = node.numbers_of(DIMENSIONS) else { return false };
-    let from = node.shape.minor_to_major.iter().map(|&at| usize::try_from(at).ok().and_then(|at| dimensions.get(at)));
-    node.shape.minor_to_major.len() == input.minor_to_major.len() && from.eq(input.minor_to_major.iter().map(Some))
+fn is_bitcast(node: &Node<'_>, input: &ShapeProto) -> bool {
+    let (own, of_input) = (node.shape.minor_to_major(), input.minor_to_major());
+    let from = own.iter().map(|&at| node.message.dimensions.get(usize::try_from(at).ok()?));
+    own.len() == of_input.len() && from.eq(of_input.iter().map(Some))
 }

@@ -1,66 +1,29 @@
 //! Windows of convolutions and of window reductions.
 
-use super::graph::{Graph, Node, numbers};
-use super::shape::Shape;
-use crate::wire::{WireCursor, WireError, WireValue};
+use super::graph::{Graph, Node};
+use crate::hlo::schema::xla_data::{ShapeProto, WindowDimension};
 
 /// Maximum number of positions in one dimension that are checked individually.
 const MAX_POSITIONS: u64 = 1 << 24;
 
-/// Field numbers of `HloInstructionProto`.
-const WINDOW: u32 = 15;
-const CONVOLUTION_DIMENSIONS: u32 = 16;
-const FEATURE_GROUP_COUNT: u32 = 50;
-const BATCH_GROUP_COUNT: u32 = 58;
-
-/// A `WindowDimension` of `xla/xla_data.proto`.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Dimension {
-    size: i64,
-    stride: i64,
-    padding_low: i64,
-    padding_high: i64,
-    window_dilation: i64,
-    base_dilation: i64,
-}
-
 /// The dimensions of an instruction's window.
-pub(super) fn window_of(node: &Node<'_>) -> Result<Vec<Dimension>, WireError> {
-    let mut dimensions = Vec::new();
-    for window in node.bytes_of(WINDOW) {
-        for field in WireCursor::new(window) {
-            let (1, WireValue::Bytes(bytes)) = field? else { continue };
-            let mut dimension = Dimension::default();
-            for field in WireCursor::new(bytes) {
-                match field? {
-                    (1, WireValue::Varint(value)) => dimension.size = value as i64,
-                    (2, WireValue::Varint(value)) => dimension.stride = value as i64,
-                    (3, WireValue::Varint(value)) => dimension.padding_low = value as i64,
-                    (4, WireValue::Varint(value)) => dimension.padding_high = value as i64,
-                    (5, WireValue::Varint(value)) => dimension.window_dilation = value as i64,
-                    (6, WireValue::Varint(value)) => dimension.base_dilation = value as i64,
-                    _ => {}
-                }
-            }
-            dimensions.push(dimension);
-        }
-    }
-    Ok(dimensions)
+pub(super) fn window_of<'m>(node: &Node<'m>) -> &'m [WindowDimension] {
+    node.message.window.as_ref().map(|window| window.dimensions.as_slice()).unwrap_or_default()
 }
 
 /// Elements of a window.
-pub(super) fn elements(window: &[Dimension]) -> f64 {
+pub(super) fn elements(window: &[WindowDimension]) -> f64 {
     window.iter().map(|dimension| dimension.size as f64).product()
 }
 
 /// How often the function of a `reduce-window` is applied: for each element of the output, one less than the elements
 /// of its window. XLA counts a window that sums up a whole dimension at each of its places as one reduction and a
 /// broadcast.
-pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
+pub(super) fn reductions(window: &[WindowDimension], shape: &ShapeProto) -> f64 {
     let elements_out = shape.first().elements();
     let reduced = window.iter().filter(|one| one.size != 1).count();
     let padded = window.iter().filter(|one| one.padding_low != 0 || one.padding_high != 0).count();
-    let whole = window.iter().zip(&shape.dims).find(|(one, _)| {
+    let whole = window.iter().zip(&shape.dimensions).find(|(one, _)| {
         one.size != 1
             && one.padding_low != 0
             && one.padding_low == one.padding_high
@@ -79,20 +42,17 @@ pub(super) fn reductions(window: &[Dimension], shape: &Shape) -> f64 {
 /// Multiply-adds of a convolution, without those on padding; `None` if it is not one, or too large to count.
 pub(super) fn convolution_multiply_adds(graph: &Graph<'_>, node: &Node<'_>) -> Option<f64> {
     let (input, kernel) = (graph.operand(node, 0)?, graph.operand(node, 1)?);
-    let dimensions = node.bytes_of(CONVOLUTION_DIMENSIONS).next()?;
-    let spatial = |number| numbers(dimensions, number).ok();
-    let one = |number| Some(numbers(dimensions, number).ok()?.first().copied().unwrap_or(0));
-    let (of_kernel, of_input, of_output) = (spatial(6)?, spatial(11)?, spatial(12)?);
-    let batch = input.shape.dim(one(7)?);
-    let (features_in, features_out) = (input.shape.dim(one(8)?), node.shape.first().dim(one(10)?));
-    let (feature_groups, batch_groups) = (node.number_of(FEATURE_GROUP_COUNT), node.number_of(BATCH_GROUP_COUNT));
-    let mut multiply_adds = (features_in / feature_groups.max(1)) as f64 * features_out as f64;
-    multiply_adds *= (batch / batch_groups.max(1)) as f64;
-    for (place, dimension) in window_of(node).ok()?.into_iter().enumerate() {
+    let dimensions = node.message.convolution_dimension_numbers.as_deref()?;
+    let batch = input.shape.dim(dimensions.input_batch_dimension);
+    let features_in = input.shape.dim(dimensions.input_feature_dimension);
+    let features_out = node.shape.first().dim(dimensions.output_feature_dimension);
+    let mut multiply_adds = (features_in / node.message.feature_group_count.max(1)) as f64 * features_out as f64;
+    multiply_adds *= (batch / node.message.batch_group_count.max(1)) as f64;
+    for (place, dimension) in window_of(node).iter().enumerate() {
         let [input, kernel, output] = [
-            input.shape.dim(*of_input.get(place)?),
-            kernel.shape.dim(*of_kernel.get(place)?),
-            node.shape.first().dim(*of_output.get(place)?),
+            input.shape.dim(*dimensions.input_spatial_dimensions.get(place)?),
+            kernel.shape.dim(*dimensions.kernel_spatial_dimensions.get(place)?),
+            node.shape.first().dim(*dimensions.output_spatial_dimensions.get(place)?),
         ];
         multiply_adds *= valid_positions(dimension, input, kernel, output)? as f64;
     }
@@ -100,7 +60,7 @@ pub(super) fn convolution_multiply_adds(graph: &Graph<'_>, node: &Node<'_>) -> O
 }
 
 /// Pairs of a position in the kernel and one in the output that use an element of the input.
-fn valid_positions(window: Dimension, input: u64, kernel: u64, output: u64) -> Option<u64> {
+fn valid_positions(window: &WindowDimension, input: u64, kernel: u64, output: u64) -> Option<u64> {
     if kernel > MAX_POSITIONS {
         return None;
     }

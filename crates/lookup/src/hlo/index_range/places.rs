@@ -1,5 +1,7 @@
 //! The number of values that an index may have.
 
+pub(super) use crate::hlo::schema::xla_data::ScatterDimensionNumbers as Scatter;
+
 /// Maximum number of dimensions of an indexed array.
 const MAX_RANK: usize = 64;
 
@@ -20,14 +22,6 @@ pub(super) fn of_gather(whole: &[u64], sizes: &[u64], mapped: &[u64]) -> Option<
         places(*whole.get(at)?, *sizes.get(at)?)
     };
     mapped.iter().map(of).min().flatten()
-}
-
-/// The dimensions of a scatter, by their names in StableHLO.
-pub(super) struct Scatter {
-    pub(super) update_window_dims: Vec<u64>,
-    pub(super) inserted_window_dims: Vec<u64>,
-    pub(super) input_batching_dims: Vec<u64>,
-    pub(super) scatter_dims_to_operand_dims: Vec<u64>,
 }
 
 /// The same for a scatter of these updates.

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::follow::{self, Function};
-use super::places::{self, Scatter};
-use crate::hlo::cost::Shape;
+use super::places;
 use crate::hlo::module::{HloComputation, HloInstruction, HloModule};
-use crate::wire::{WireCursor, WireValue, repeated_varints};
+use crate::hlo::schema::xla_data::ShapeProto;
 
 /// Maximum number of values of a module. An operand counts once for each value that contains it.
 const MAX_VALUES: usize = 1 << 22;
@@ -27,16 +26,6 @@ const KEEPS: [&str; 13] = [
     "bitcast",
     "opt-barrier",
 ];
-/// Fields of `HloInstructionProto` (`xla/service/hlo.proto`).
-mod field {
-    pub(super) const SHAPE: u32 = 3;
-    pub(super) const PARAMETER: u32 = 9;
-    pub(super) const TUPLE_INDEX: u32 = 13;
-    pub(super) const DYNAMIC_SLICE_SIZES: u32 = 20;
-    pub(super) const GATHER: u32 = 33;
-    pub(super) const GATHER_SLICE_SIZES: u32 = 34;
-    pub(super) const SCATTER: u32 = 48;
-}
 
 /// For each argument of the entry, the size of its range as an index, from zero on; `None` if it is not an index. Empty
 /// if the module is too large or cannot be read.
@@ -44,7 +33,7 @@ pub(in crate::hlo) fn index_ranges(module: &[u8]) -> Vec<Option<u64>> {
     let functions = || {
         let module = HloModule::read(module, "").ok()?;
         let mut left = MAX_VALUES;
-        let function = |one: &HloComputation<'_>| {
+        let function = |one: &HloComputation| {
             let instructions = module.instructions.get(one.instructions.clone())?;
             Some((one.id, Reader::new(instructions, &mut left)?.function(one.root, &mut left)?))
         };
@@ -55,45 +44,44 @@ pub(in crate::hlo) fn index_ranges(module: &[u8]) -> Vec<Option<u64>> {
 }
 
 /// The values of an instruction: one for each array of its result.
-struct Values {
+struct Values<'m> {
     first: usize,
     count: usize,
-    shape: Shape,
+    shape: &'m ShapeProto,
     /// For a tuple, where the values of each element begin.
     starts: Vec<usize>,
 }
 
 struct Reader<'m> {
-    instructions: &'m [HloInstruction<'m>],
+    instructions: &'m [HloInstruction],
     arguments: usize,
-    by_id: HashMap<i64, Values>,
+    by_id: HashMap<i64, Values<'m>>,
 }
 
 impl<'m> Reader<'m> {
     /// Numbers the values, those of the parameters first; at most `left` more values may be numbered.
-    fn new(instructions: &'m [HloInstruction<'m>], left: &mut usize) -> Option<Self> {
-        let mut order: Vec<&HloInstruction<'_>> = instructions.iter().collect();
-        order.sort_by_key(|one| match &*one.opcode {
-            "parameter" => number(one.message, field::PARAMETER),
+    fn new(instructions: &'m [HloInstruction], left: &mut usize) -> Option<Self> {
+        let mut order: Vec<&HloInstruction> = instructions.iter().collect();
+        order.sort_by_key(|one| match one.opcode() {
+            "parameter" => one.message.parameter_number,
             _ => u64::MAX,
         });
         let mut reader = Self { instructions, arguments: 0, by_id: HashMap::new() };
         let mut first = 0;
         for instruction in order {
-            let shape = bytes(instruction.message, field::SHAPE)
-                .map_or(Some(Shape::default()), |shape| Shape::decode(shape).ok())?;
+            let shape = instruction.shape();
             let count = shape.leaves().len();
             *left = left.checked_sub(count)?;
             let mut next = first;
-            let start = |element: &Shape| {
+            let start = |element: &ShapeProto| {
                 let start = next;
                 next += element.leaves().len();
                 start
             };
-            let starts = shape.tuple.iter().map(start).collect();
-            reader.by_id.insert(instruction.id, Values { first, count, shape, starts });
+            let starts = shape.tuple_shapes.iter().map(start).collect();
+            reader.by_id.insert(instruction.id(), Values { first, count, shape, starts });
             first += count;
-            if instruction.opcode == "parameter" {
+            if instruction.opcode() == "parameter" {
                 reader.arguments = first;
             }
         }
@@ -104,12 +92,13 @@ impl<'m> Reader<'m> {
     fn function(&self, root: i64, left: &mut usize) -> Option<Function<i64>> {
         let mut function = Function { arguments: self.arguments, ..Function::default() };
         for instruction in self.instructions {
-            let Some(own) = self.by_id.get(&instruction.id) else { continue };
-            let operands: Vec<&Values> = instruction.operands.iter().filter_map(|id| self.by_id.get(id)).collect();
-            if operands.len() != instruction.operands.len() {
+            let Some(own) = self.by_id.get(&instruction.id()) else { continue };
+            let operands: Vec<&Values<'_>> =
+                instruction.operands().iter().filter_map(|id| self.by_id.get(id)).collect();
+            if operands.len() != instruction.operands().len() {
                 continue;
             }
-            let mut hold = |operands: &[&Values]| {
+            let mut hold = |operands: &[&Values<'_>]| {
                 *left = left.checked_sub(own.count.saturating_mul(operands.len()))?;
                 for value in 0..own.count {
                     let of = operands.iter().filter(|operand| value < operand.count);
@@ -118,13 +107,13 @@ impl<'m> Reader<'m> {
                 }
                 Some(())
             };
-            match &*instruction.opcode {
+            match instruction.opcode() {
                 "tuple" => {
                     let all = operands.iter().flat_map(|operand| operand.first..operand.first + operand.count);
                     function.holds.extend((own.first..own.first + own.count).zip(all.map(|value| vec![value])));
                 }
                 "get-tuple-element" => {
-                    let index = usize::try_from(number(instruction.message, field::TUPLE_INDEX)).ok()?;
+                    let index = usize::try_from(instruction.message.tuple_index).ok()?;
                     let Some(operand) = operands.first() else { continue };
                     let Some(start) = operand.starts.get(index) else { continue };
                     let element = *start..operand.first + operand.count;
@@ -135,9 +124,9 @@ impl<'m> Reader<'m> {
                 "gather" | "dynamic-slice" => hold(operands.get(..1).unwrap_or_default())?,
                 opcode if KEEPS.contains(&opcode) => hold(&operands)?,
                 "call" | "while" | "conditional" => {
-                    for (place, callee) in instruction.called.iter().enumerate() {
+                    for (place, callee) in instruction.called().iter().enumerate() {
                         // each branch has its own operand, after the one that chooses
-                        let given = match &*instruction.opcode {
+                        let given = match instruction.opcode() {
                             "conditional" => operands.get(place + 1..=place + 1).unwrap_or_default(),
                             _ => &operands[..],
                         };
@@ -146,8 +135,8 @@ impl<'m> Reader<'m> {
                         function.calls.push((*callee, given.map(Some).collect()));
                     }
                     // the values that a loop leaves unchanged; its body comes before its condition
-                    if instruction.opcode != "conditional"
-                        && let Some(call) = function.calls.len().checked_sub(instruction.called.len())
+                    if instruction.opcode() != "conditional"
+                        && let Some(call) = function.calls.len().checked_sub(instruction.called().len())
                     {
                         let results = (0..own.count).map(|value| (own.first + value, (call, Some(value))));
                         function.results.extend(results);
@@ -164,55 +153,27 @@ impl<'m> Reader<'m> {
 }
 
 /// The operands of an operation that are indices, each with the size of its range.
-fn indices(instruction: &HloInstruction<'_>, operands: &[&Values]) -> Option<Vec<(usize, u64)>> {
-    let message = instruction.message;
-    let dims = |at: usize| operands.get(at).map(|operand| &operand.shape.dims[..]);
-    let (first, counts) = match &*instruction.opcode {
+fn indices(instruction: &HloInstruction, operands: &[&Values<'_>]) -> Option<Vec<(usize, u64)>> {
+    let message = &instruction.message;
+    let dims = |at: usize| operands.get(at).map(|operand| &operand.shape.dimensions[..]);
+    let (first, counts) = match instruction.opcode() {
         "gather" => {
-            let mapped = numbers(bytes(message, field::GATHER)?, 3);
-            let sizes = numbers(message, field::GATHER_SLICE_SIZES);
-            (1, vec![places::of_gather(dims(0)?, &sizes, &mapped)])
+            let mapped = &message.gather_dimension_numbers.as_ref()?.start_index_map;
+            (1, vec![places::of_gather(dims(0)?, &message.gather_slice_sizes, mapped)])
         }
         "scatter" if operands.len() == 3 => {
-            let dimensions = bytes(message, field::SCATTER)?;
-            let scatter = Scatter {
-                update_window_dims: numbers(dimensions, 1),
-                inserted_window_dims: numbers(dimensions, 2),
-                scatter_dims_to_operand_dims: numbers(dimensions, 3),
-                input_batching_dims: numbers(dimensions, 5),
-            };
-            (1, vec![places::of_scatter(dims(0)?, dims(2)?, &scatter)])
+            let dimensions = message.scatter_dimension_numbers.as_deref()?;
+            (1, vec![places::of_scatter(dims(0)?, dims(2)?, dimensions)])
         }
-        "dynamic-slice" => (1, places::of_slice(dims(0)?, &numbers(message, field::DYNAMIC_SLICE_SIZES))),
+        "dynamic-slice" => (1, places::of_slice(dims(0)?, &message.dynamic_slice_sizes)),
         "dynamic-update-slice" => (2, places::of_slice(dims(0)?, dims(1)?)),
         _ => return None,
     };
-    let is_slice = instruction.opcode.starts_with("dynamic");
+    let is_slice = instruction.opcode().starts_with("dynamic");
     let given = operands.get(first..)?.iter().zip(counts);
     // earlier versions pass a slice's indices in one array
-    let given = given.filter(|(operand, _)| operand.count == 1 && (!is_slice || operand.shape.dims.is_empty()));
+    let given = given.filter(|(operand, _)| operand.count == 1 && (!is_slice || operand.shape.dimensions.is_empty()));
     Some(given.filter_map(|(operand, count)| Some((operand.first, count?))).collect())
-}
-
-/// The message of a field.
-fn bytes(message: &[u8], wanted: u32) -> Option<&[u8]> {
-    let mut fields = WireCursor::new(message).map_while(Result::ok);
-    fields.find_map(|(field, value)| value.as_bytes().filter(|_| field == wanted))
-}
-
-/// The number of a field; 0 if it is missing.
-fn number(message: &[u8], wanted: u32) -> u64 {
-    let mut fields = WireCursor::new(message).map_while(Result::ok);
-    fields.find_map(|(field, value)| value.as_varint().filter(|_| field == wanted)).unwrap_or(0)
-}
-
-/// The numbers of a repeated field; none if it is damaged.
-fn numbers(message: &[u8], wanted: u32) -> Vec<u64> {
-    let mut found = Vec::new();
-    let fields = WireCursor::new(message).map_while(Result::ok).filter(|(field, _)| *field == wanted);
-    let read =
-        fields.map(|(_, value): (u32, WireValue<'_>)| repeated_varints(value, &mut found)).all(|one| one.is_ok());
-    if read { found } else { Vec::new() }
 }
 
 #[cfg(test)]

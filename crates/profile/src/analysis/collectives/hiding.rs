@@ -1,7 +1,7 @@
 //! How much of an execution's collectives computation hides, from a stream of events by start.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::BinaryHeap;
 
 use crate::profile::interval::{Interval, Union};
 
@@ -108,67 +108,6 @@ impl Overlaps {
     }
 }
 
-/// Joins the halves of asynchronous operations, as on TPUs: from the start of `x-start` to the end of its `x-done`.
-/// Events after a first half wait for the second.
-#[derive(Debug, Default)]
-pub(super) struct AsyncPairs {
-    waiting: VecDeque<PendingEvent>,
-    /// How many have left the queue.
-    gone: usize,
-    /// By kind and number, the places of first halves that have no second yet.
-    open: HashMap<String, Vec<usize>>,
-    /// Whether a collective was one of them.
-    pub(super) joined: bool,
-}
-
-#[derive(Debug)]
-struct PendingEvent {
-    event_kind: EventKind,
-    time: Interval,
-    is_whole: bool,
-}
-
-impl AsyncPairs {
-    pub(super) fn add(&mut self, name: &str, event_kind: EventKind, time: Interval, hiding: &mut Hiding) {
-        let (opcode, number) = name.split_once('.').unwrap_or((name, ""));
-        let first = opcode.strip_suffix("-start");
-        if let Some(kind) = first {
-            let place = self.gone + self.waiting.len();
-            self.open.entry(format!("{kind}.{number}")).or_default().push(place);
-        } else if let Some(kind) = opcode.strip_suffix("-done") {
-            self.join(kind, number, time.end_ps);
-        }
-        self.waiting.push_back(PendingEvent { event_kind, time, is_whole: first.is_none() });
-        while let Some(event) = self.waiting.pop_front_if(|event| event.is_whole) {
-            self.gone += 1;
-            hiding.add(event.event_kind, event.time);
-        }
-    }
-
-    fn join(&mut self, kind: &str, number: &str, end_ps: i64) {
-        // the halves are numbered alike, or there is only one of the kind in progress
-        let own = format!("{kind}.{number}");
-        let alone = || {
-            let prefix = format!("{kind}.");
-            let mut waiting = self.open.iter().filter(|(key, list)| key.starts_with(&prefix) && !list.is_empty());
-            waiting.next().filter(|_| waiting.next().is_none()).map(|(key, _)| key.clone())
-        };
-        let key = if self.open.get(&own).is_some_and(|list| !list.is_empty()) { Some(own) } else { alone() };
-        let place = key.and_then(|key| self.open.get_mut(&key)?.pop());
-        let place = place.and_then(|place| place.checked_sub(self.gone));
-        if let Some(first) = place.and_then(|place| self.waiting.get_mut(place)) {
-            first.time.end_ps = first.time.end_ps.max(end_ps);
-            first.is_whole = true;
-            self.joined |= matches!(first.event_kind, EventKind::Communication(_));
-        }
-    }
-
-    /// A first half without a second ends by itself.
-    pub(super) fn finish(&mut self, hiding: &mut Hiding) {
-        self.waiting.drain(..).for_each(|event| hiding.add(event.event_kind, event.time));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -195,25 +134,6 @@ mod tests {
         // by hand: 10 - 4, 20 - 5, and 35 - 30
         assert_eq!(of(time(4, 35)), (16 + 5, 6 + 15 + 5));
         assert_eq!(of(time(20, 30)), (0, 0));
-    }
-
-    #[test]
-    fn halves_wait_for_each_other() {
-        let (mut async_pairs, mut hiding) = (AsyncPairs::default(), Hiding::default());
-        for (name, event_kind, start, end) in [
-            ("all-gather-start.1", EventKind::Communication(1), 0, 2),
-            ("copy-start.9", EventKind::Computation, 4, 5),
-            ("fusion.1", EventKind::Computation, 6, 8),
-            ("copy-done.9", EventKind::Other, 10, 12),
-            ("all-gather-done.4", EventKind::Other, 20, 21),
-            ("all-gather-start.2", EventKind::Communication(1), 30, 33),
-        ] {
-            async_pairs.add(name, event_kind, time(start, end), &mut hiding);
-        }
-        assert!(async_pairs.joined && async_pairs.waiting.len() == 1);
-        async_pairs.finish(&mut hiding);
-        let timed = |time, hidden_ps, overlaps_ps| Timed { operation: 1, time, hidden_ps, overlaps_ps };
-        assert_eq!(hiding.finish(), [timed(time(0, 21), 8, 10), timed(time(30, 33), 0, 0)]);
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use crate::stats::Moments;
 use super::align::{Alignment, Clocks, Skews};
 use super::instance::{Instance, each_instance};
 use super::kind::CollectiveKind;
-use super::model::{Collectives, Operation};
+use super::model::{Collectives, CommunicationKernel, Operation};
 
 /// The results for a profile's collectives.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,11 +42,11 @@ pub struct SizeRow {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OperationRow {
-    /// The module's name.
+    /// The module's name; empty for kernels that belong to no program.
     pub module: String,
     /// The program's id.
     pub program_id: Option<i64>,
-    /// The instruction's name.
+    /// The instruction's name, or the kernel's.
     pub name: String,
     /// Its kind.
     pub kind: CollectiveKind,
@@ -141,6 +141,12 @@ pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> Coll
             sizes.entry(key).or_default().join(sums);
         }
     }
+    let mut outside: BTreeMap<(CollectiveKind, &str), Sums> = BTreeMap::new();
+    for kernel in &collectives.outside {
+        let sums = Sums::of_kernel(kernel);
+        sizes.entry((kernel.kind, None, None)).or_default().join(&sums);
+        outside.entry((kernel.kind, &kernel.name)).or_default().join(&sums);
+    }
     let sizes = sizes.into_iter().map(|((kind, group_size, message_bytes), sums)| SizeRow {
         kind,
         group_size,
@@ -159,7 +165,16 @@ pub fn collective_metrics(collectives: &Collectives<'_>, clocks: Clocks) -> Coll
             figures: sums.figures(),
         })
     });
-    let mut operations: Vec<OperationRow> = operations.collect();
+    let outside = outside.into_iter().map(|((kind, name), sums)| OperationRow {
+        module: String::new(),
+        program_id: None,
+        name: name.to_owned(),
+        kind,
+        group_size: None,
+        message_bytes: None,
+        figures: sums.figures(),
+    });
+    let mut operations: Vec<OperationRow> = operations.chain(outside).collect();
     operations.sort_by(|one, other| other.figures.total_ns.total_cmp(&one.figures.total_ns));
     CollectiveMetrics { sizes: sizes.collect(), operations, alignment }
 }
@@ -180,6 +195,12 @@ struct Sums {
 }
 
 impl Sums {
+    /// Each event of a kernel in no program is an instance of its own, since nothing says which belong together.
+    fn of_kernel(kernel: &CommunicationKernel) -> Self {
+        let total_ps = u128::from(kernel.time.total_ps);
+        Self { instances: kernel.time.count, total_ps, fastest_ps: total_ps, ..Self::default() }
+    }
+
     fn add(&mut self, instance: &Instance<'_>, operation: &Operation, wait: Option<u64>) {
         let fastest = instance.fastest_ps();
         self.instances += 1;

@@ -6,6 +6,7 @@
 mod align;
 mod assembly;
 mod gatherer;
+mod halves;
 mod hiding;
 mod instance;
 mod instruction;
@@ -20,6 +21,6 @@ pub use align::{Alignment, Clocks};
 pub use instruction::Role;
 pub use kind::CollectiveKind;
 pub use measure::{Bandwidth, CollectiveMetrics, Figures, OperationRow, SizeRow, Wait, collective_metrics};
-pub use model::{Collectives, Communication, Device, Operation, Part, Parts};
+pub use model::{Collectives, Communication, CommunicationKernel, Device, Operation, Part, Parts};
 pub use read::collectives;
 pub use waits::{STEPS, SizeWaits, Waits, straggler_waits};

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::kind::CollectiveKind;
+use crate::profile::OutsideTime;
 
 /// What an instruction says about its collective.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,14 @@ pub struct Communication {
     pub message_bytes: Option<u64>,
     /// The device ids of each group, as the program was placed; empty if they are not known.
     pub groups: Vec<Vec<i64>>,
+}
+
+impl Communication {
+    /// Of a kind, without a module that says more.
+    pub(super) fn of_kind(kind: CollectiveKind) -> Self {
+        let group_size = kind.is_of_pairs().then_some(2);
+        Self { kind, group_size, message_bytes: None, groups: Vec::new() }
+    }
 }
 
 /// A device of the profiles.
@@ -68,6 +77,17 @@ impl Part {
     }
 }
 
+/// Kernels of a communication library that belong to no program, by their name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommunicationKernel {
+    /// The kernel's name.
+    pub name: String,
+    /// What it does, by its name.
+    pub kind: CollectiveKind,
+    /// Its events on one device.
+    pub time: OutsideTime,
+}
+
 /// All collectives of one or more profiles.
 #[derive(Debug, Default)]
 pub struct Collectives<'c> {
@@ -77,6 +97,8 @@ pub struct Collectives<'c> {
     pub operations: Vec<Operation>,
     /// What ran.
     pub parts: Parts<'c>,
+    /// What ran in no program.
+    pub outside: Vec<CommunicationKernel>,
     /// Executions that were left out as warm-up.
     pub skipped: u64,
     /// Caveats on the numbers, in words.

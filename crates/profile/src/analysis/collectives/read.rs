@@ -3,15 +3,19 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::analysis::outside::NAMES_HINT;
 use crate::analysis::{Capture, HloFiles, Programs};
+use crate::counted::counted;
 use crate::hlo::HloModule;
 use crate::profile::{AUTOTUNER, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
 
 use super::assembly::Assembly;
 use super::gatherer::{Gatherer, Launch, OperationLookup, Plan};
-use super::hiding::{AsyncPairs, EventKind, Hiding, Timed};
+use super::halves::{AsyncPairs, Half};
+use super::hiding::{EventKind, Hiding, Timed};
 use super::instruction::Role;
-use super::model::{Collectives, Communication, Device, Part, Parts, ReadParts};
+use super::kind::CollectiveKind;
+use super::model::{Collectives, Communication, CommunicationKernel, Device, Part, Parts, ReadParts};
 
 /// The collectives of captures, one per host or process. The first execution of each program on a device is left out,
 /// unless `with_warm_up`, or if there are only first executions; for captures of nsys-jax only if one of them has the
@@ -20,7 +24,7 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     let programs: Vec<Programs<'c>> = captures.iter().map(|capture| Programs::new(capture.timeline(), files)).collect();
     let mut gatherer = Gatherer::default();
     let (mut unknown, mut joined) = (BTreeSet::new(), false);
-    each_execution(captures, &programs, &mut |launch, ended, operation_lookup| {
+    let outside = each_execution(captures, &programs, &mut |launch, ended, operation_lookup| {
         if ended.program.module.is_none() && !ended.collectives.is_empty() {
             unknown.insert(launch.module.to_owned());
         }
@@ -44,11 +48,25 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
                 .to_owned(),
         );
     }
+    if plan.operations.is_empty() && outside.on_streams {
+        notes.push(format!(
+            "kernels are recognized by their HLO names, or by those of NCCL, RCCL and NVSHMEM: {NAMES_HINT}"
+        ));
+    }
+    if !outside.kernels.is_empty() {
+        let events: u64 = outside.kernels.iter().map(|kernel| kernel.time.count).sum();
+        notes.push(format!(
+            "{} in no program: each event is an instance of its own, with first executions, because nothing says \
+             which belong together; {NAMES_HINT}",
+            counted(events, "communication kernel")
+        ));
+    }
     Collectives {
         devices: plan.devices.clone(),
         operations: plan.operations.clone(),
         skipped: plan.skipped,
         notes,
+        outside: outside.kernels,
         parts: Parts::read(Reader { captures, programs, plan }),
     }
 }
@@ -69,17 +87,28 @@ impl ReadParts for Reader<'_> {
     }
 }
 
-/// Gives the executions of programs of all captures as they end, except for those that XLA's autotuner ran.
+/// What ran outside every execution.
+#[derive(Default)]
+struct Outside {
+    kernels: Vec<CommunicationKernel>,
+    /// Whether anything ran on a GPU's streams, in an execution or not.
+    on_streams: bool,
+}
+
+/// Gives the executions of programs of all captures as they end, except for those that XLA's autotuner ran. Returns the
+/// communication outside them.
 fn each_execution(
     captures: &[Capture],
     programs: &[Programs<'_>],
     give: &mut dyn FnMut(&Launch<'_>, &CompletedExecution<'_, '_>, OperationLookup<'_>),
-) {
+) -> Outside {
+    let mut found = Outside::default();
     let hosts: Vec<String> = captures.iter().map(Capture::host_or_path).collect();
     let folds: Vec<Executions<'_, '_>> =
         programs.iter().map(|programs| Executions { programs, known: Mutex::default() }).collect();
     let mut give = |capture: usize, place: u32, of: &ExecutionOf<'_>, ended: CompletedExecution<'_, '_>| {
         let Some(start_ps) = ended.start_ps.filter(|_| of.program_id != Some(AUTOTUNER)) else { return };
+        found.on_streams |= of.layout == Layout::DeviceStreams;
         let launch = Launch {
             capture,
             device: Device { host: hosts.get(capture).cloned().unwrap_or_default(), ordinal: of.device.unwrap_or(0) },
@@ -105,11 +134,18 @@ fn each_execution(
         }
     }
     let (numbers, spaces): (Vec<usize>, Vec<_>) = spaces.into_iter().unzip();
-    fold_events(&spaces, &mut |space, place, of, ended| {
+    let outside = fold_events(&spaces, &mut |space, place, of, ended| {
         if let Some(&capture) = numbers.get(space) {
             give(capture, place, of, ended);
         }
     });
+    found.on_streams |= outside.iter().any(|kernels| !kernels.is_empty());
+    let of_library = outside.into_iter().flatten().filter_map(|(name, kernel)| {
+        let kind = CollectiveKind::of_kernel(&name)?;
+        Some(CommunicationKernel { name: name.into(), kind, time: kernel.time })
+    });
+    found.kernels.extend(of_library);
+    found
 }
 
 /// Takes the events of executions.
@@ -123,7 +159,9 @@ type ProgramName = (String, Option<i64>);
 
 /// A program and its operations seen so far.
 struct Program<'p, 'c> {
-    module: Option<&'p HloModule<'c>>,
+    programs: &'p Programs<'c>,
+    module: Option<&'p HloModule>,
+    program_id: Option<i64>,
     operations: Mutex<HashMap<u32, Arc<Known>>>,
 }
 
@@ -131,13 +169,14 @@ struct Program<'p, 'c> {
 struct Known {
     name: String,
     event_kind: EventKind,
+    half: Half,
     communication: Option<Communication>,
 }
 
 /// An execution in progress.
 struct OpenExecution<'p, 'c> {
     program: Arc<Program<'p, 'c>>,
-    event_kind: HashMap<u32, EventKind>,
+    known: HashMap<u32, Arc<Known>>,
     start_ps: Option<i64>,
     hiding: Hiding,
     /// On devices whose asynchronous operations are two events.
@@ -157,20 +196,32 @@ impl Program<'_, '_> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn event_kind(&self, event: &OperationEvent<'_>) -> EventKind {
+    fn known(&self, event: &OperationEvent<'_>) -> Arc<Known> {
         let mut operations = self.operations();
         let known = operations.entry(event.number).or_insert_with(|| {
-            let known = self.module.and_then(|module| Some((module, module.instruction(event.name)?)));
-            let by_name = || Role::of_name(event.name);
-            let role = known.map_or_else(by_name, |(module, instruction)| Role::of(module, instruction));
+            let instruction = self.module.and_then(|module| Some((module, module.instruction(event.name)?)));
+            let (role, half) = match instruction {
+                Some((module, instruction)) => (Role::of(module, instruction), Half::of(module, instruction)),
+                None => self.by_event(event.name),
+            };
             let (event_kind, communication) = match role {
                 Role::Communication(communication) => (EventKind::Communication(event.number), Some(communication)),
                 Role::Compute => (EventKind::Computation, None),
                 Role::Wait | Role::Control => (EventKind::Other, None),
             };
-            Arc::new(Known { name: event.name.to_owned(), event_kind, communication })
+            Arc::new(Known { name: event.name.to_owned(), event_kind, half, communication })
         });
-        known.event_kind
+        Arc::clone(known)
+    }
+
+    /// By what the events say, and else by the name.
+    fn by_event(&self, name: &str) -> (Role, Half) {
+        let facts = self.programs.event_facts(self.program_id, name);
+        let half = match Half::of_opcode(facts.map_or("", |facts| &facts.opcode)) {
+            Half::Whole => Half::of_opcode(name.split('.').next().unwrap_or_default()),
+            half => half,
+        };
+        (Role::of_event(name, facts), half)
     }
 }
 
@@ -181,11 +232,13 @@ impl<'p, 'c> EventFold for Executions<'p, 'c> {
     fn open(&self, of: &ExecutionOf<'_>) -> OpenExecution<'p, 'c> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let program = known.entry((of.module.to_owned(), of.program_id)).or_insert_with(|| {
-            Arc::new(Program { module: self.programs.find(of.module, of.program_id), operations: Mutex::default() })
+            let (programs, program_id) = (self.programs, of.program_id);
+            let module = programs.find(of.module, program_id);
+            Arc::new(Program { programs, module, program_id, operations: Mutex::default() })
         });
         OpenExecution {
             program: Arc::clone(program),
-            event_kind: HashMap::new(),
+            known: HashMap::new(),
             start_ps: None,
             hiding: Hiding::default(),
             async_pairs: (of.layout == Layout::ModuleLines).then(AsyncPairs::default),
@@ -193,12 +246,12 @@ impl<'p, 'c> EventFold for Executions<'p, 'c> {
     }
 
     fn add(&self, open: &mut OpenExecution<'p, 'c>, event: OperationEvent<'_>) {
-        let OpenExecution { program, event_kind, start_ps, hiding, async_pairs } = open;
+        let OpenExecution { program, known, start_ps, hiding, async_pairs } = open;
         start_ps.get_or_insert(event.time.start_ps);
-        let event_kind = *event_kind.entry(event.number).or_insert_with(|| program.event_kind(&event));
+        let Known { event_kind, half, .. } = &**known.entry(event.number).or_insert_with(|| program.known(&event));
         match async_pairs {
-            Some(async_pairs) => async_pairs.add(event.name, event_kind, event.time, hiding),
-            None => hiding.add(event_kind, event.time),
+            Some(async_pairs) => async_pairs.add((event.name, half), *event_kind, event.time, hiding),
+            None => hiding.add(*event_kind, event.time),
         }
     }
 

@@ -50,8 +50,10 @@ pub struct Drawn {
     pub first_step_back: Option<String>,
     /// Events whose name's number is not among the names.
     pub nameless: u64,
-    /// Ends without a beginning, and beginnings without an end.
+    /// Ends without a beginning.
     pub unpaired: u64,
+    /// Beginnings without an end, as where a trace is full; they end with its last event.
+    pub open: u64,
 }
 
 impl Drawn {
@@ -74,7 +76,12 @@ impl Drawn {
         let counts = [
             (self.dropped, "traces left out, whose clock went back to before their first event"),
             (self.nameless, "events whose name is not among the names, named by its number"),
-            (self.unpaired, "events without a counterpart: a range was not ended, or ended twice"),
+            (self.unpaired, "ends of ranges that were not begun, or not last"),
+            (
+                self.open,
+                "ranges without an end, drawn up to their trace's last event: the kernel left them open, or the \
+                         buffer was full (profile again with more entries)",
+            ),
         ];
         notes.extend(counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")));
         notes
@@ -146,27 +153,36 @@ impl<'d> Drawing<'d> {
         }
         self.frame.describe("thread_name", (pid, tid), ("name", &json(&place)));
         self.drawn.traces += 1;
-        self.drawn.unpaired += unpaired(records);
+        let Open { ranges, unpaired } = Open::of(records);
+        (self.drawn.unpaired, self.drawn.open) =
+            (self.drawn.unpaired + unpaired, self.drawn.open + ranges.len() as u64);
         let mut last = 0;
         for record in records {
             let name = self.name(record);
+            self.drawn.nameless += u64::from(!self.names.contains_key(&record.name));
             self.check_clock(record, last, (&name, &place));
             last = record.cycles;
             self.drawn.events += 1;
-            let ph = if record.begins { "B" } else { "E" };
-            let ts = (start_ns as f64 + self.clock.nanoseconds(record.cycles)) / 1e3;
-            let event = json(&Pair { name: &name, ph, ts, pid, tid });
-            self.frame.event().extend_from_slice(&event);
+            self.event(&name, record.begins, start_ns, record.cycles, (pid, tid));
+        }
+        // the innermost first, as JAX does since 0.12
+        for record in ranges.iter().rev() {
+            let name = self.name(record);
+            self.event(&name, false, start_ns, last, (pid, tid));
         }
     }
 
-    fn name(&mut self, record: &Record) -> Cow<'d, str> {
+    fn event(&mut self, name: &str, begins: bool, start_ns: i64, cycles: i64, (pid, tid): (u64, u64)) {
+        let ph = if begins { "B" } else { "E" };
+        let ts = (start_ns as f64 + self.clock.nanoseconds(cycles)) / 1e3;
+        let event = json(&Pair { name, ph, ts, pid, tid });
+        self.frame.event().extend_from_slice(&event);
+    }
+
+    fn name(&self, record: &Record) -> Cow<'d, str> {
         match self.names.get(&record.name) {
             Some(name) => name.into(),
-            None => {
-                self.drawn.nameless += 1;
-                format!("#{}", record.name).into()
-            }
+            None => format!("#{}", record.name).into(),
         }
     }
 
@@ -183,15 +199,22 @@ impl<'d> Drawing<'d> {
     }
 }
 
-/// Ends that end nothing, or another range than the one in progress, and ranges that do not end.
-fn unpaired(records: &[Record]) -> u64 {
-    let (mut open, mut unpaired) = (Vec::new(), 0);
-    for record in records {
-        if record.begins {
-            open.push(record.name);
-        } else if open.pop() != Some(record.name) {
-            unpaired += 1;
+/// The ranges of a trace that were not ended, and how many ends ended nothing or another range.
+struct Open {
+    ranges: Vec<Record>,
+    unpaired: u64,
+}
+
+impl Open {
+    fn of(records: &[Record]) -> Self {
+        let mut open = Self { ranges: Vec::new(), unpaired: 0 };
+        for record in records {
+            if record.begins {
+                open.ranges.push(*record);
+            } else if open.ranges.pop().is_none_or(|range| range.name != record.name) {
+                open.unpaired += 1;
+            }
         }
+        open
     }
-    unpaired + open.len() as u64
 }

@@ -92,7 +92,7 @@ fn import(
         host: capture.name,
         timeline: XSpace::from_bytes(space)?,
         host_ranges: capture.host_ranges,
-        time: DeviceTime { executions, findings, slow_first: SlowFirst::Of(compiled), names },
+        time: DeviceTime { executions, findings, outside: Vec::new(), slow_first: SlowFirst::Of(compiled), names },
         ran,
     })))
 }
@@ -202,7 +202,7 @@ impl<'r> DevicePlane<'r> {
     fn add(
         &mut self,
         execution: &Execution<'r>,
-        program: Option<&HloModule<'_>>,
+        program: Option<&HloModule>,
         (plane, device): (usize, i64),
         clock: &mut Clock,
         imported: &mut Imported,
@@ -261,7 +261,7 @@ impl<'r> DevicePlane<'r> {
 }
 
 /// What each thunk's operation is, by the program or else by its name.
-fn roles<'t>(thunks: &[(&'t str, Interval)], program: Option<&HloModule<'_>>) -> HashMap<&'t str, Role> {
+fn roles<'t>(thunks: &[(&'t str, Interval)], program: Option<&HloModule>) -> HashMap<&'t str, Role> {
     let mut roles = HashMap::new();
     for (name, _) in thunks {
         roles.entry(*name).or_insert_with(|| {
@@ -290,7 +290,9 @@ fn operations(
         let self_ps = time.length_ps().saturating_sub(hidden_ps);
         let place = *places.entry(name).or_insert_with(|| {
             let name = imported.name(name);
-            operations.push(Operation { name, start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 });
+            let operation =
+                Operation { name, inside: None, start_ps: time.start_ps, count: 0, total_ps: 0, self_ps: 0 };
+            operations.push(operation);
             runs.push(Moments::default());
             operations.len() - 1
         });

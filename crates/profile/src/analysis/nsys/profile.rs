@@ -80,7 +80,7 @@ impl NsysProfile {
 
     /// Copies the executions one by one, so that the data that `fold` takes from each is not held for all of them.
     fn executions_with<'c>(&'c self, fold: &mut dyn FnMut(&mut Execution, &'c ExecutedOperations)) -> DeviceTime {
-        let DeviceTime { executions, findings, slow_first, names } = &self.time;
+        let DeviceTime { executions, findings, slow_first, names, .. } = &self.time;
         let folded = executions.iter().zip(&self.ran).map(|(execution, ran)| {
             let mut execution = execution.clone();
             fold(&mut execution, ran);
@@ -89,6 +89,7 @@ impl NsysProfile {
         DeviceTime {
             executions: folded.collect(),
             findings: findings.clone(),
+            outside: Vec::new(),
             slow_first: slow_first.clone(),
             names: names.clone(),
         }

@@ -13,7 +13,7 @@ pub(super) struct File {
     pub(super) platform: String,
     #[serde(default)]
     pub(super) asked: Vec<String>,
-    pub(super) options: Vec<Entry>,
+    pub(super) options: Vec<OptionEntry>,
 }
 
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ pub(super) struct Head {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Entry {
+pub(super) struct OptionEntry {
     pub(super) name: String,
     pub(super) values: Vec<Value>,
     pub(super) kind: OptionKind,

@@ -22,7 +22,7 @@
 //! }
 //! ```
 //!
-//! Each value of each option is a [`Choice`]. What a choice sets is an [`OptionSet`], and sets are combined.
+//! Each value of each option is a [`OptionChoice`]. What a choice sets is an [`OptionSet`], and sets are combined.
 
 mod built_in;
 mod file;
@@ -33,4 +33,4 @@ mod space;
 pub use kind::{OptionClass, OptionKind, OptionScope};
 pub use set::spelled;
 pub use set::{OptionError, OptionSet};
-pub use space::{Choice, CompilerOption, OptionSpace};
+pub use space::{CompilerOption, OptionChoice, OptionSpace};

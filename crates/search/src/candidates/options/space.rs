@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::super::error::SpaceError;
-use super::super::locate::{Step, offset};
-use super::file::{Entry, File, Head};
+use super::super::locate::{PathStep, offset};
+use super::file::{File, Head, OptionEntry};
 use super::kind::{OptionClass, OptionKind, OptionScope};
 use super::set::{OptionError, OptionSet, spelled};
 use crate::outside_file;
@@ -49,7 +49,7 @@ pub struct CompilerOption {
 /// One value of an option.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Choice {
+pub struct OptionChoice {
     /// The option's name.
     pub name: String,
     /// The value.
@@ -75,19 +75,19 @@ impl CompilerOption {
     ///
     /// # Errors
     /// If `with` sets the option itself to another value.
-    fn choices(&self) -> Result<Vec<Choice>, OptionError> {
+    fn choices(&self) -> Result<Vec<OptionChoice>, OptionError> {
         let choice = |value: &Value| {
             let mut set = OptionSet::default();
             set.set(&self.name, value)?;
             let set = set.with(&self.with)?;
             let (name, value) = (self.name.clone(), value.clone());
-            Ok(Choice { name, value, kind: self.kind, scope: self.scope, set })
+            Ok(OptionChoice { name, value, kind: self.kind, scope: self.scope, set })
         };
         self.values.iter().map(choice).collect()
     }
 }
 
-impl Choice {
+impl OptionChoice {
     /// What it sets, as XLA reads overrides.
     pub fn overrides(&self) -> BTreeMap<String, String> {
         self.set.overrides()
@@ -95,7 +95,7 @@ impl Choice {
 }
 
 /// `name=value`, without what must be set with it.
-impl fmt::Display for Choice {
+impl fmt::Display for OptionChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, printable(&spelled(&self.value)))
     }
@@ -120,34 +120,34 @@ impl OptionSpace {
     /// If the text is not JSON, not of this schema, or an option is invalid; with the place.
     pub fn parse(file: &str, text: &str) -> Result<Self, SpaceError> {
         let of_serde = |error: serde_json::Error| SpaceError::of_json(file, &error);
-        let wrong = |path: &[Step<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
+        let wrong = |path: &[PathStep<'_>], message: String| SpaceError::at(file, text, offset(text, path), &message);
         let head: Head = serde_json::from_str(text).map_err(of_serde)?;
         if head.schema != SCHEMA {
             let message = format!("schema {}, this version reads {SCHEMA}: use a newer autotune-lowered", head.schema);
-            return Err(wrong(&[Step::Key("schema")], message));
+            return Err(wrong(&[PathStep::Key("schema")], message));
         }
         let read: File = serde_json::from_str(text).map_err(of_serde)?;
         if read.platform.is_empty()
             || !read.platform.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         {
             let message = "a platform's name has lower-case letters and digits: `cpu`, `cuda`, `tpu`";
-            return Err(wrong(&[Step::Key("platform")], message.to_owned()));
+            return Err(wrong(&[PathStep::Key("platform")], message.to_owned()));
         }
         if read.options.len() > MAX_ENTRIES {
             let message = format!("{} options, at most {MAX_ENTRIES} are read", read.options.len());
-            return Err(wrong(&[Step::Key("options")], message));
+            return Err(wrong(&[PathStep::Key("options")], message));
         }
         if read.asked.len() > MAX_VERSIONS || !read.asked.iter().all(|name| is_compiler(name)) {
             let message =
                 format!("not a list of at most {MAX_VERSIONS} compilers with their versions: `jaxlib 0.10.2`");
-            return Err(wrong(&[Step::Key("asked")], message));
+            return Err(wrong(&[PathStep::Key("asked")], message));
         }
         let mut options = Vec::new();
         // what the choices before set, to find the same again
         let mut known: BTreeMap<BTreeMap<String, String>, String> = BTreeMap::new();
         for (index, entry) in read.options.into_iter().enumerate() {
             let at = |member: &str, message: String| {
-                wrong(&[Step::Key("options"), Step::Index(index), Step::Key(member)], message)
+                wrong(&[PathStep::Key("options"), PathStep::Index(index), PathStep::Key(member)], message)
             };
             let option = checked(entry).map_err(|(member, message)| at(member, message))?;
             for choice in option.choices().map_err(|error| at("with", error.to_string()))? {
@@ -166,7 +166,10 @@ impl OptionSpace {
             let mut names = std::iter::once(option.name.as_str()).chain(option.with.iter().map(|(name, _)| name));
             if let Some(name) = names.find(|name| of_process(name)) {
                 let message = format!("`{name}` acts on a process: what sets it has the scope `process`");
-                return Err(wrong(&[Step::Key("options"), Step::Index(index), Step::Key("scope")], message));
+                return Err(wrong(
+                    &[PathStep::Key("options"), PathStep::Index(index), PathStep::Key("scope")],
+                    message,
+                ));
             }
         }
         Ok(Self { platform: read.platform, asked: read.asked, options })
@@ -203,7 +206,7 @@ impl OptionSpace {
     }
 
     /// The choices of a class, in the file's order.
-    pub fn choices(&self, class: OptionClass) -> Vec<Choice> {
+    pub fn choices(&self, class: OptionClass) -> Vec<OptionChoice> {
         let of_class = self.options.iter().filter(|option| class.includes(option.kind));
         // none is left out: `parse` made each of them
         of_class.flat_map(|option| option.choices().unwrap_or_default()).collect()
@@ -224,8 +227,8 @@ fn is_version(text: &str) -> bool {
 }
 
 /// An option of the file, or which member is wrong and why.
-fn checked(entry: Entry) -> Result<CompilerOption, (&'static str, String)> {
-    let Entry { name, values, kind, scope, with, versions, does, source } = entry;
+fn checked(entry: OptionEntry) -> Result<CompilerOption, (&'static str, String)> {
+    let OptionEntry { name, values, kind, scope, with, versions, does, source } = entry;
     for (member, count, limit) in [
         ("values", values.len(), MAX_VALUES),
         ("with", with.len(), MAX_WITH),
@@ -289,7 +292,7 @@ mod tests {
             entry("limit", json!([1]), "memory"),
         ];
         let space = space(&options).unwrap();
-        let names = |class| space.choices(class).iter().map(Choice::to_string).collect::<Vec<_>>();
+        let names = |class| space.choices(class).iter().map(OptionChoice::to_string).collect::<Vec<_>>();
         assert_eq!(names(OptionClass::Safe), ["width=128", "width=512"]);
         let passes = ["xla_disable_hlo_passes=cse", "xla_disable_hlo_passes=dce"];
         assert_eq!(names(OptionClass::Passes), [&["width=128", "width=512"], &passes[..]].concat());
@@ -338,8 +341,8 @@ mod tests {
             let error = space(&[other, process.clone()]).unwrap_err().to_string();
             assert!(error.contains("`a` acts on a process"), "{error}");
         }
-        let text = "{\"schema\": 1, \"platform\": \"cpu\", \"options\": [\n{\"name\": \"a\", \"values\":\n  [], \"kind\": \"safe\", \
-                    \"scope\": \"compile\", \"does\": \"d\", \"source\": \"s\"}]}";
+        let text = "{\"schema\": 1, \"platform\": \"cpu\", \"options\": [\n{\"name\": \"a\", \"values\":\
+                    \n  [], \"kind\": \"safe\", \"scope\": \"compile\", \"does\": \"d\", \"source\": \"s\"}]}";
         assert_eq!(OptionSpace::parse("f", text).unwrap_err().to_string(), "f:3:3: there is no value");
         let error = OptionSpace::parse("f", "{\"schema\": 2}").unwrap_err().to_string();
         assert!(error.contains("schema 2, this version reads 1"), "{error}");

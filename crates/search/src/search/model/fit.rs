@@ -1,6 +1,6 @@
 //! Fits the covariance's hyperparameters to the outcomes.
 
-use super::shaped::{Shape, ShapedProcess};
+use super::shaped::{CovarianceShape, ShapedProcess};
 
 /// Variance of the noise, over that of the function, before anything is known: recorded medians scatter little.
 const NOISE: f32 = 1e-4;
@@ -20,31 +20,31 @@ const LEAST: usize = 4;
 pub(super) const ALL_FEATURES: usize = 64;
 
 /// The shape before any fit: only the first features have weight.
-pub(super) fn first(weights: &[f32], early: impl Iterator<Item = bool>) -> Shape {
+pub(super) fn first(weights: &[f32], early: impl Iterator<Item = bool>) -> CovarianceShape {
     let weights = weights.iter().zip(early).map(|(&weight, early)| if early { weight } else { 0.0 });
-    Shape { weights: weights.collect(), noise: NOISE }
+    CovarianceShape { weights: weights.collect(), noise: NOISE }
 }
 
 /// The same shape where every feature has a weight.
-pub(super) fn widened(shape: &Shape, base: &[f32]) -> Shape {
+pub(super) fn widened(shape: &CovarianceShape, base: &[f32]) -> CovarianceShape {
     let weights = shape.weights.iter().zip(base).map(|(&weight, &base)| if weight > 0.0 { weight } else { base });
-    Shape { weights: weights.collect(), noise: shape.noise }
+    CovarianceShape { weights: weights.collect(), noise: shape.noise }
 }
 
 /// The shape with the greatest posterior found from `from` by doubling and halving one number after another, and the
 /// logarithm of that posterior; with too few outcomes `from` itself.
 pub(super) fn fitted(
-    from: &Shape,
+    from: &CovarianceShape,
     base: &[f32],
     ordered: &[bool],
     rows: &[Vec<f32>],
     values: &[f64],
-) -> (Shape, Option<f64>) {
+) -> (CovarianceShape, Option<f64>) {
     let mut shape = from.clone();
     if rows.len() < LEAST {
         return (shape, None);
     }
-    let posterior = |shape: &Shape| {
+    let posterior = |shape: &CovarianceShape| {
         let mut process = ShapedProcess::new(shape.clone(), ordered);
         for (row, &value) in rows.iter().zip(values).take(LOOKED_AT) {
             process.add(row, value);
@@ -72,7 +72,7 @@ pub(super) fn fitted(
 }
 
 /// Squared distance of the numbers' logarithms from their initial values, in deviations.
-fn surprise(shape: &Shape, base: &[f32]) -> f64 {
+fn surprise(shape: &CovarianceShape, base: &[f32]) -> f64 {
     let squared = |number: f32, start: f32, deviation: f64| ((f64::from(number / start)).ln() / deviation).powi(2);
     let weights = shape.weights.iter().zip(base).filter(|(weight, _)| **weight > 0.0);
     let weights = weights.map(|(&weight, &start)| squared(weight, start, WEIGHT_DEVIATION));

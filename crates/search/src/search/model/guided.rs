@@ -6,14 +6,14 @@ use super::fit;
 use super::improvement::expected_improvement;
 use super::neighbour::{Neighbour, trust};
 use super::pool::Pool;
-use super::shaped::{Shape, ShapedProcess};
-use super::target::Target;
+use super::shaped::{CovarianceShape, ShapedProcess};
+use super::target::TimeTargets;
 use crate::search::draw::Draw;
 use crate::search::gaussian::{Coordinates, Features};
 use crate::search::history::History;
 use crate::search::priors;
 use crate::search::space::Space;
-use crate::search::strategy::{Outcome, Plan, SearchStrategy};
+use crate::search::strategy::{SearchStrategy, StrategyPlan, TrialOutcome};
 
 /// Configs asked before there is a model, and how many random ones they are chosen from: enough to include one near the
 /// middle.
@@ -52,9 +52,9 @@ pub(in crate::search) struct Guided<'a> {
     neighbour: Option<Neighbour>,
     design: Vec<usize>,
     /// The shape by the parameters alone.
-    shape: Shape,
+    shape: CovarianceShape,
     /// If there are figures: the shape with them, followed by those where each config has the figures of another one.
-    figured: Vec<Shape>,
+    figured: Vec<CovarianceShape>,
     model: Option<Model>,
     /// Number of outcomes at which the model is rebuilt.
     next_model: usize,
@@ -63,7 +63,7 @@ pub(in crate::search) struct Guided<'a> {
 
 #[derive(Debug, Clone)]
 struct Model {
-    target: Target,
+    target: TimeTargets,
     process: ShapedProcess,
     points: Vec<usize>,
     pool: Pool,
@@ -73,7 +73,7 @@ struct Model {
 }
 
 impl<'a> Guided<'a> {
-    pub(in crate::search) fn new(plan: &Plan<'a>) -> Self {
+    pub(in crate::search) fn new(plan: &StrategyPlan<'a>) -> Self {
         let features = Features::of(plan.space).with_figures(plan.figures);
         let shape = fit::first(&features.of_parameters(), features.early());
         let figured = fit::first(features.weights(), features.early());
@@ -137,7 +137,7 @@ impl<'a> Guided<'a> {
     fn build(&mut self) {
         let observed = self.history.observed();
         self.model = None;
-        let Some(target) = Target::cut(observed) else { return };
+        let Some(target) = TimeTargets::cut(observed) else { return };
         let mut used = observed.to_vec();
         if used.len() > MOST_OUTCOMES {
             used.sort_by(|a, b| target.of(a.1).total_cmp(&target.of(b.1)).then(a.0.cmp(&b.0)));
@@ -172,10 +172,10 @@ impl<'a> Guided<'a> {
     ///
     /// Even unrelated figures make outcomes more probable, if only by keeping configs apart. So they count only if they
     /// do better than the same figures assigned to other configs.
-    fn fit(&mut self, rows: &[Vec<f32>], values: &[f64]) -> Shape {
+    fn fit(&mut self, rows: &[Vec<f32>], values: &[f64]) -> CovarianceShape {
         let is_wide = rows.len() >= fit::ALL_FEATURES;
         let ordered = self.features.ordered();
-        let fitted = |shape: &mut Shape, base: &[f32], rows: &[Vec<f32>]| {
+        let fitted = |shape: &mut CovarianceShape, base: &[f32], rows: &[Vec<f32>]| {
             let from = if is_wide { fit::widened(shape, base) } else { shape.clone() };
             let (found, posterior) = fit::fitted(&from, base, ordered, rows, values);
             *shape = found;
@@ -238,7 +238,7 @@ impl<'a> Guided<'a> {
 
     fn expected(&self, model: &Model) -> Option<usize> {
         let (_, best) = self.history.best()?;
-        let best = model.target.of(Outcome::Time(best));
+        let best = model.target.of(TrialOutcome::Time(best));
         let scale = model.process.variance();
         let mut chosen: Option<(f64, usize)> = None;
         let known = model.points.iter().zip(&model.expected);
@@ -267,7 +267,7 @@ impl SearchStrategy for Guided<'_> {
         self.next
     }
 
-    fn tell(&mut self, point: usize, outcome: Outcome) {
+    fn tell(&mut self, point: usize, outcome: TrialOutcome) {
         if !self.history.tell(point, outcome) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::shaped::{Shape, ShapedProcess};
+use super::shaped::{CovarianceShape, ShapedProcess};
 use crate::search::gaussian::Features;
 use crate::search::space::Space;
 
@@ -26,7 +26,7 @@ impl Neighbour {
     /// The surface of these points; `None` without any.
     pub(super) fn of(points: &[usize], space: &Space, features: &Features) -> Option<Self> {
         let mut process =
-            ShapedProcess::new(Shape { weights: features.of_parameters(), noise: NOISE }, features.ordered());
+            ShapedProcess::new(CovarianceShape { weights: features.of_parameters(), noise: NOISE }, features.ordered());
         for &point in points {
             process.add(&features.row(space, point), -1.0);
         }

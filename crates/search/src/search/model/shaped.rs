@@ -4,7 +4,7 @@ use crate::search::gaussian::{Coordinates, GaussianProcess, covariance};
 
 /// The hyperparameters of the covariance.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct CovarianceShape {
     /// For each parameter the inverse squared length.
     pub(super) weights: Vec<f32>,
     /// Variance of the noise, over that of the function.
@@ -14,13 +14,13 @@ pub(super) struct Shape {
 /// The process of the points observed so far.
 #[derive(Debug, Clone)]
 pub(super) struct ShapedProcess {
-    shape: Shape,
+    shape: CovarianceShape,
     seen: Coordinates,
     process: GaussianProcess,
 }
 
 impl ShapedProcess {
-    pub(super) fn new(shape: Shape, ordered: &[bool]) -> Self {
+    pub(super) fn new(shape: CovarianceShape, ordered: &[bool]) -> Self {
         Self { shape, seen: Coordinates::new(ordered), process: GaussianProcess::default() }
     }
 
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn two_observations_give_what_the_formula_gives() {
         let noise = 0.01_f64;
-        let mut process = ShapedProcess::new(Shape { weights: vec![4.0], noise: noise as f32 }, &[true]);
+        let mut process = ShapedProcess::new(CovarianceShape { weights: vec![4.0], noise: noise as f32 }, &[true]);
         let mut pool = Pool::new(Coordinates { width: 1, numbers: vec![0.25, 1.0], ordered: vec![true] });
         for (point, value) in [(0.0, 1.0), (0.5, -1.0)] {
             process.add(&[point], value);

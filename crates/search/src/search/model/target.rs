@@ -1,6 +1,6 @@
 //! From times to the numbers that the model is fitted to.
 
-use crate::search::strategy::Outcome;
+use crate::search::strategy::TrialOutcome;
 use crate::stats;
 
 /// Times above this quantile, plus a margin, are clipped: how slow a slow config is must not distort the model where it
@@ -10,20 +10,20 @@ const BEYOND: f64 = 0.5;
 
 /// Logarithms of times, clipped above and standardised. A failed config counts as one at the clip.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Target {
+pub(super) struct TimeTargets {
     ceiling: f64,
     centre: f64,
     spread: f64,
 }
 
-impl Target {
+impl TimeTargets {
     /// The clip for these outcomes; `None` while nothing ran.
-    pub(super) fn cut(observed: &[(usize, Outcome)]) -> Option<Self> {
+    pub(super) fn cut(observed: &[(usize, TrialOutcome)]) -> Option<Self> {
         let logarithms: Vec<f64> = observed
             .iter()
             .filter_map(|(_, outcome)| match outcome {
-                Outcome::Time(time) => Some(time.ln()),
-                Outcome::Failed => None,
+                TrialOutcome::Time(time) => Some(time.ln()),
+                TrialOutcome::Failed => None,
             })
             .collect();
         let (best, slow) = (stats::quantile(&logarithms, 0.0)?, stats::quantile(&logarithms, SLOW)?);
@@ -31,7 +31,7 @@ impl Target {
     }
 
     /// Standardised for the outcomes that the model takes in.
-    pub(super) fn standardised(self, used: &[(usize, Outcome)]) -> Self {
+    pub(super) fn standardised(self, used: &[(usize, TrialOutcome)]) -> Self {
         let values: Vec<f64> = used.iter().map(|&(_, outcome)| self.of(outcome)).collect();
         let count = values.len().max(1) as f64;
         let centre = values.iter().sum::<f64>() / count;
@@ -41,10 +41,10 @@ impl Target {
     }
 
     /// The number of an outcome.
-    pub(super) fn of(&self, outcome: Outcome) -> f64 {
+    pub(super) fn of(&self, outcome: TrialOutcome) -> f64 {
         let cut = match outcome {
-            Outcome::Time(time) => time.ln().min(self.ceiling),
-            Outcome::Failed => self.ceiling,
+            TrialOutcome::Time(time) => time.ln().min(self.ceiling),
+            TrialOutcome::Failed => self.ceiling,
         };
         (cut - self.centre) / self.spread
     }

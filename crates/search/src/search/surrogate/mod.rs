@@ -17,4 +17,4 @@ mod predictions;
 mod shape;
 
 pub use operation::Surrogate;
-pub use predictions::{Expected, Predictions, WaveRules};
+pub use predictions::{ExpectedRatio, Predictions, WaveRules};

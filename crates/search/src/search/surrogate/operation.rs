@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::choice::{enough, likeliest, stated};
-use super::posterior::{Observation, Place, joint};
-use super::predictions::{Expected, Predictions, WaveRules};
+use super::posterior::{ConfigPlace, Observation, joint};
+use super::predictions::{ExpectedRatio, Predictions, WaveRules};
 use super::shape::shapes;
 use crate::search::gaussian::{Coordinates, FIGURES, Features, figure_columns};
 use crate::search::space::Space;
@@ -29,7 +29,7 @@ const DRAWS_STREAM: u64 = 6 << 60;
 pub struct Surrogate {
     seed: u64,
     /// The earlier calls and, last, the current one.
-    calls: Vec<Call>,
+    calls: Vec<ObservedCall>,
     /// The meaning of the rows of all calls.
     parameters: Vec<(String, bool)>,
     /// For each feature the usual weight.
@@ -39,7 +39,7 @@ pub struct Surrogate {
 }
 
 #[derive(Debug, Clone)]
-struct Call {
+struct ObservedCall {
     rows: Coordinates,
     baseline: usize,
     /// By point the logarithm of a time and its standard deviation; `None` for a config that failed.
@@ -69,7 +69,7 @@ impl Surrogate {
         self.usual = features.weights().to_vec();
         self.figures = 0;
         let points: Vec<usize> = (0..space.count()).collect();
-        self.calls.push(Call { rows: features.rows(space, &points), baseline, observed: BTreeMap::new() });
+        self.calls.push(ObservedCall { rows: features.rows(space, &points), baseline, observed: BTreeMap::new() });
     }
 
     /// Sets what is known about each config of the current call besides its parameters, such as a compiler's figures:
@@ -119,7 +119,7 @@ impl Surrogate {
         let expected = |at: usize| {
             let values: Vec<f64> = draws.iter().filter_map(|draw| draw.get(at).copied()).collect();
             let [low, ratio, high] = quantiles(&values, EXPECTED).map(|value| value.map_or(f64::NAN, f64::exp));
-            Expected { ratio, low, high }
+            ExpectedRatio { ratio, low, high }
         };
         let left = left.iter().enumerate().map(|(at, &point)| (point, expected(at))).collect();
         Predictions { chance, left, next }
@@ -127,7 +127,7 @@ impl Surrogate {
 
     /// The baseline, what is known to be good, and the most promising configs by the earlier calls, or configs far
     /// apart.
-    fn first(&self, call: &Call, known: &[usize], rules: &WaveRules) -> Vec<usize> {
+    fn first(&self, call: &ObservedCall, known: &[usize], rules: &WaveRules) -> Vec<usize> {
         let mut wave = vec![call.baseline];
         for &point in known.iter().filter(|&&point| point < call.rows.count()) {
             if !wave.contains(&point) && wave.len() < rules.first.div_ceil(2) {
@@ -157,21 +157,21 @@ impl Surrogate {
     }
 
     /// Joint draws of the values of the remaining configs, relative to the best measured one.
-    fn draws(&self, call: &Call, left: &[usize]) -> Vec<Vec<f64>> {
+    fn draws(&self, call: &ObservedCall, left: &[usize]) -> Vec<Vec<f64>> {
         let at_hand = self.calls.len() - 1;
         let mut observations = Vec::new();
         for (number, other) in self.calls.iter().enumerate() {
             let most = if number == at_hand { usize::MAX } else { OUTCOMES_BEFORE };
             observations.extend(other.outcomes(number, most));
         }
-        let left: Vec<Place> = left.iter().map(|&row| Place { call: at_hand, row }).collect();
+        let left: Vec<ConfigPlace> = left.iter().map(|&row| ConfigPlace { call: at_hand, row }).collect();
         let rows: Vec<Coordinates> = self.calls.iter().map(|call| call.rows.clone()).collect();
         let shapes = shapes(self.seed, SHAPES_STREAM, &self.usual, self.figures);
         joint(&rows, &shapes, &observations, &left, (self.seed, DRAWS_STREAM | call.observed.len() as u64))
     }
 }
 
-impl Call {
+impl ObservedCall {
     fn best(&self) -> Option<f64> {
         self.observed.values().flatten().map(|(value, _)| *value).min_by(f64::total_cmp)
     }
@@ -190,7 +190,7 @@ impl Call {
             .iter()
             .map(|(&row, outcome)| {
                 let (value, deviation) = outcome.unwrap_or((f64::INFINITY, FAILED));
-                Observation { place: Place { call: number, row }, value: (value - best).min(CEILING), deviation }
+                Observation { place: ConfigPlace { call: number, row }, value: (value - best).min(CEILING), deviation }
             })
             .collect();
         if observations.len() > most {

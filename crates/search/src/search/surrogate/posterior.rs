@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::draws::Normals;
-use super::shape::Shape;
+use super::shape::TimeShape;
 use crate::search::draw::Draw;
 use crate::search::gaussian::{Cholesky, Coordinates, GaussianProcess, covariance, dot};
 
@@ -17,7 +17,7 @@ const SCALE_COUNTS: usize = 3;
 
 /// A config of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ConfigPlace {
     pub(super) call: usize,
     /// Its row in the call's coordinates.
     pub(super) row: usize,
@@ -26,7 +26,7 @@ pub(super) struct Place {
 /// An outcome: the logarithm of a time, and its standard deviation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Observation {
-    pub(super) place: Place,
+    pub(super) place: ConfigPlace,
     pub(super) value: f64,
     pub(super) deviation: f64,
 }
@@ -43,9 +43,9 @@ struct OfShape {
 /// Draws of the values at `left`, each draw one row.
 pub(super) fn joint(
     rows: &[Coordinates],
-    shapes: &[Shape],
+    shapes: &[TimeShape],
     observations: &[Observation],
-    left: &[Place],
+    left: &[ConfigPlace],
     (seed, stream): (u64, u64),
 ) -> Vec<Vec<f64>> {
     let of_shapes: Vec<OfShape> = shapes.par_iter().map(|shape| of_shape(rows, shape, observations, left)).collect();
@@ -69,8 +69,8 @@ pub(super) fn joint(
     draws
 }
 
-fn of_shape(rows: &[Coordinates], shape: &Shape, observations: &[Observation], left: &[Place]) -> OfShape {
-    let between = |a: Place, b: Place| {
+fn of_shape(rows: &[Coordinates], shape: &TimeShape, observations: &[Observation], left: &[ConfigPlace]) -> OfShape {
+    let between = |a: ConfigPlace, b: ConfigPlace| {
         let (Some(first), Some(second)) = (rows.get(a.call), rows.get(b.call)) else { return 0.0 };
         let alike = f64::from(covariance(first.distance(&shape.weights, first.row(a.row), second.row(b.row))));
         let own = if a == b { shape.own } else { 0.0 };

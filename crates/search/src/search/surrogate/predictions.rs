@@ -30,10 +30,11 @@ impl WaveRules {
     }
 }
 
-/// The expected ratio of a config's time to another one's; [`Surrogate::predict`](super::Surrogate::predict) takes the best measured one.
+/// The expected ratio of a config's time to another one's; [`Surrogate::predict`](super::Surrogate::predict) takes the
+/// best measured one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Expected {
+pub struct ExpectedRatio {
     /// The median.
     pub ratio: f64,
     /// The ratio is below this with a probability of 5%.
@@ -49,12 +50,12 @@ pub struct Predictions {
     /// Probability that any of them is better than the best by the least gain and by more than the noise floor.
     pub chance: f64,
     /// Each with its expected ratio.
-    pub left: Vec<(usize, Expected)>,
+    pub left: Vec<(usize, ExpectedRatio)>,
     /// Which to compile and look at next, the likeliest first; none if all can be skipped.
     pub next: Vec<usize>,
 }
 
-impl Expected {
+impl ExpectedRatio {
     /// Relative to another program, which takes the best's time divided by `factor`.
     pub fn scaled(self, factor: f64) -> Self {
         Self { ratio: self.ratio * factor, low: self.low * factor, high: self.high * factor }

@@ -12,7 +12,7 @@ const OWN: f64 = 0.06;
 
 /// One way in which times may depend on configs.
 #[derive(Debug, Clone)]
-pub(super) struct Shape {
+pub(super) struct TimeShape {
     /// For each feature the inverse squared length.
     pub(super) weights: Vec<f32>,
     /// Variance of each config's independent part, over that of the process.
@@ -24,10 +24,10 @@ pub(super) struct Shape {
 /// The shapes for features of these usual weights; the same for the same seed. The last features are figures, which may
 /// have nothing to do with the times: in every other shape they do not count, so that the outcomes decide between the
 /// two.
-pub(super) fn shapes(seed: u64, stream: u64, usual: &[f32], figures: usize) -> Vec<Shape> {
+pub(super) fn shapes(seed: u64, stream: u64, usual: &[f32], figures: usize) -> Vec<TimeShape> {
     let mut normals = Normals::new(Draw::new(seed, stream));
     let parameters = usual.len().saturating_sub(figures);
-    let shape = |number: usize| Shape {
+    let shape = |number: usize| TimeShape {
         weights: (0..)
             .zip(usual)
             .map(|(at, &usual)| {

@@ -157,7 +157,8 @@ mod tests {
         let shortened = "cpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n";
         assert_eq!(cpu_model_in(shortened), "AMD EPYC (family 26 model 2)");
         assert_eq!(cpu_model_in("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"), "arm 0x41 0xd0c");
-        let driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs)\nGCC version:  gcc 12.2\n";
+        let driver = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs)\n\
+                      GCC version:  gcc 12.2\n";
         assert_eq!(nvidia_driver(driver).unwrap(), "570.86.15");
     }
 

@@ -31,9 +31,9 @@ use crate::measured_by::Source;
 use crate::timer::clock::{HOST_CLOCK, resolution_ns};
 use crate::timer::measured::means;
 use crate::timer::protocol::{
-    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, ExecutableRef, Hello, KeptOutputs, Launch, LoadAnswer,
-    LoadParams, MAX_RUNS, MeasureAnswer, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef, RoundAnswer,
-    RunningClocks, capability,
+    BeginParams, ComparedOutputs, CompileAnswer, CompileParams, ExecutableRef, Hello, KeptOutputs, LaunchedRuns,
+    LoadAnswer, LoadParams, MAX_RUNS, MeasureAnswer, OutputRef, OutputsAnswer, PROTOCOL_VERSION, ProgramRef,
+    RoundAnswer, RunningClocks, capability,
 };
 use crate::timer::server::{Worker, serve, take_stdout};
 use crate::timer::subscriber::named;
@@ -203,7 +203,8 @@ impl OpenedPlugin {
                 String::new()
             };
             let message = format!(
-                "the program has {count} partitions and needs as many devices, from number {first} on; {shown} are there{way}"
+                "the program has {count} partitions and needs as many devices, from number {first} on; {shown} are \
+                 there{way}"
             );
             return Err(Failure::new(FailureKind::Device, message));
         };
@@ -365,7 +366,7 @@ impl Worker for PjrtWorker {
         Ok(MeasureAnswer::new(samples_ns).clocks(self.running()))
     }
 
-    fn measure_round(&mut self, launches: &[Launch], folder: &Path) -> Result<RoundAnswer, Failure> {
+    fn measure_round(&mut self, launches: &[LaunchedRuns], folder: &Path) -> Result<RoundAnswer, Failure> {
         let mut devices = Vec::with_capacity(launches.len());
         for launch in launches {
             check_runs(launch.runs)?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::calls::{RecordedCalls, RecordedMethod, ends_worker};
 use super::index::{IndexedInvocation, NUMBER, ProfileIndex, TakenProfile, TakenRound, check_real, inside};
+use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
 use crate::measured_by::{Metric, Source};
 use crate::profile::{DeviceTime, XSpace, capture_files, executions};
@@ -20,9 +21,6 @@ use crate::timer::measured::{
 use crate::timer::model::Timer;
 use crate::timer::partitions::by_run_id;
 use crate::timer::profiled::{ProfiledRound, default_metric, slowest_ns};
-
-/// Maximum number of modules in a message.
-const MODULES_LISTED: usize = 4;
 
 /// Replays the durations in a folder's profiles.
 #[derive(Debug)]
@@ -270,13 +268,11 @@ impl FoundExecutions {
             || format!("function {function} is among no launches"),
             |name| format!("the profiles hold no execution of `{name}`"),
         );
-        let mut listed: Vec<String> =
-            self.modules.iter().take(MODULES_LISTED).map(|name| format!("`{name}`")).collect();
-        if self.modules.len() > MODULES_LISTED {
-            listed.push(format!("{} more", self.modules.len() - MODULES_LISTED));
-        }
-        let listed = if listed.is_empty() { "none of any module".to_owned() } else { listed.join(", ") };
-        Failure::new(FailureKind::NoProgram, format!("{what}; there are executions of {listed}"))
+        let modules = match self.modules.is_empty() {
+            true => "none of any module".to_owned(),
+            false => listed(self.modules.iter().map(|name| format!("`{name}`"))),
+        };
+        Failure::new(FailureKind::NoProgram, format!("{what}; there are executions of {modules}"))
     }
 }
 

@@ -77,7 +77,8 @@ impl UnbelievedRefusals {
         let join = |texts: &BTreeSet<String>| texts.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         let (refusals, stores) = (counted(self.files.len(), "refusal"), join(&self.stores));
         Some(format!(
-            "{refusals} of {stores} {count} ({}), and {then}: name the key of whoever compiled there with `--verify-key`",
+            "{refusals} of {stores} {count} ({}), and {then}: name the key of whoever compiled there with \
+             `--verify-key`",
             join(&self.reasons)
         ))
     }

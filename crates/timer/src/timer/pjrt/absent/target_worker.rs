@@ -93,8 +93,8 @@ impl TargetWorker {
         let count = usize::try_from(partitions).unwrap_or(usize::MAX);
         if devices.len() < count {
             let message = format!(
-                "the program has {partitions} partitions, and the target {}: name a larger one, such as `cuda:h100_sxm:16` or \
-                 `tpu:v6e:4x4`",
+                "the program has {partitions} partitions, and the target {}: name a larger one, such as \
+                 `cuda:h100_sxm:16` or `tpu:v6e:4x4`",
                 counted(devices.len(), "device")
             );
             return Err(Failure::new(FailureKind::Compile, message));

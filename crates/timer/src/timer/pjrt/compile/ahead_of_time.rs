@@ -106,7 +106,8 @@ impl CompiledStore {
         let others = programs.len() - of_program.len();
         if others > 0 {
             notes.push(format!(
-                "{others} of {} of {store} are compiled again here, because other tools of CUDA compiled them than the rest",
+                "{others} of {} of {store} are compiled again here, because other tools of CUDA compiled them than \
+                 the rest",
                 counted(programs.len(), "program")
             ));
         }

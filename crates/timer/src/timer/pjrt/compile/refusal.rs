@@ -44,8 +44,8 @@ pub(crate) fn refusal(error: &PjrtError, plugin: &Path) -> Failure {
     // not its fault either: another package brings the function that the kernel calls
     if message.contains("Failed to materialize symbols") {
         let message = format!(
-            "the plugin lacks a function that this kernel calls, such as Mosaic GPU's: install {JAX_PLUGIN}, or name its \
-             libmosaic_gpu_runtime.so in MOSAIC_GPU_RUNTIME_LIB_PATH ({message})"
+            "the plugin lacks a function that this kernel calls, such as Mosaic GPU's: install {JAX_PLUGIN}, or name \
+             its libmosaic_gpu_runtime.so in MOSAIC_GPU_RUNTIME_LIB_PATH ({message})"
         );
         return Failure::new(FailureKind::CustomCall, message);
     }
@@ -157,7 +157,8 @@ mod tests {
         for unreadable in [
             // of jax-cuda12-pjrt 0.12.0.1 and 0.10.2, and of two versions of libtpu
             "Failed to parse Triton module: -:0:0: error: expected mlir::BoolAttr, but got: 1 : i32",
-            "-:0:0: error: string size exceeds the available data size -:0:0: note: in bytecode version 6 produced by: x",
+            "-:0:0: error: string size exceeds the available data size -:0:0: note: in bytecode version 6 produced \
+             by: x",
             "<unknown>:0: error: Failed to parse using StableHLO v1.17.0, this could indicate forward incompatibility",
             "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 7 but got 8",
             "error: Unsupported Mosaic version: 3",

@@ -19,7 +19,7 @@ use crate::timer::argument_check::check_signature;
 use crate::timer::clock::nanoseconds;
 use crate::timer::job::InputArray;
 use crate::timer::pjrt::plugin::{Client, PjrtError, device_failure, one_line};
-use crate::timer::protocol::{BeginParams, ComparedOutput, KeptOutput, Launch, MAX_KEPT_OUTPUTS};
+use crate::timer::protocol::{BeginParams, ComparedOutput, KeptOutput, LaunchedRuns, MAX_KEPT_OUTPUTS};
 
 /// Completion of runs shorter than `SHORT_RUN` is polled, for up to `WATCHED`.
 const SHORT_RUN: Duration = Duration::from_micros(100);
@@ -314,7 +314,7 @@ impl DeviceJob {
 
     /// Copies the donated inputs of a round's runs in advance, if the device can and as far as their size is within the
     /// limit.
-    pub(crate) fn made_before(&self, launches: &[Launch]) -> Result<VecDeque<Option<DonatedArguments>>, Failure> {
+    pub(crate) fn made_before(&self, launches: &[LaunchedRuns]) -> Result<VecDeque<Option<DonatedArguments>>, Failure> {
         let (mut made, mut bytes) = (VecDeque::new(), 0_u64);
         for launch in launches {
             let candidate = self.find(launch.candidate)?;
@@ -368,7 +368,8 @@ impl DeviceJob {
             return Ok(Ok(()));
         }
         Ok(Err(format!(
-            "runs were timed one by one: the donated inputs of {batch} take {bytes} bytes, {MAX_DONATED_BYTES} are allowed"
+            "runs were timed one by one: the donated inputs of {batch} take {bytes} bytes, {MAX_DONATED_BYTES} are \
+             allowed"
         )))
     }
 

@@ -1,12 +1,14 @@
 //! The inputs and outputs of a program with several partitions: parts of arrays, one on each device.
 
+use prost::Message;
+
 use super::sharding::Sharding;
 use crate::array::ArraySpec;
 use crate::failure::{Failure, FailureKind};
+use crate::hlo::schema::hlo::HloModuleProto;
 use crate::timer::pjrt::compile::{PlainExecutable, module_of, parameters};
 use crate::timer::pjrt::plugin::{PjrtError, one_line};
 use crate::timer::protocol::ProgramSignature;
-use crate::wire::{WireCursor, WireValue};
 
 /// The shardings of a program's arrays.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,18 +40,15 @@ impl ProgramShardings {
         })
     }
 
-    /// Reads the shardings that the partitioner leaves in a module: openxla/xla, `xla/service/hlo.proto`.
+    /// Reads the shardings that the partitioner leaves in a module.
     fn read(code: &[u8], format: &str, devices: usize, outputs: usize) -> Result<Self, String> {
         let module = module_of(code, format).ok_or("the plugin shows no optimized program")?;
-        let parts = parameters(module).map_err(|error| error.to_string())?.ok_or("a parameter that is not an array")?;
-        let (mut shardings, mut of_outputs) = (Vec::new(), Vec::new());
-        for field in WireCursor::new(module) {
-            match field.map_err(|error| error.to_string())? {
-                (12, WireValue::Bytes(proto)) => of_outputs = Sharding::read_all(proto, devices)?,
-                (14, WireValue::Bytes(proto)) => shardings.push(Sharding::read(proto, devices)?),
-                _ => {}
-            }
-        }
+        let module = HloModuleProto::decode(module).map_err(|error| error.to_string())?;
+        let parts = parameters(&module).ok_or("a parameter that is not an array")?;
+        let shardings = module.spmd_parameters_shardings.iter().map(|sharding| Sharding::of(sharding, devices));
+        let shardings = shardings.collect::<Result<Vec<_>, _>>()?;
+        let of_outputs = module.spmd_output_sharding.as_ref().map(|sharding| Sharding::all_of(sharding, devices));
+        let mut of_outputs = of_outputs.transpose()?.unwrap_or_default();
         if shardings.len() != parts.len() {
             return Err(format!("{} shardings of {} parameters", shardings.len(), parts.len()));
         }

@@ -1,22 +1,13 @@
-//! How an array is split over the devices of a program, read from XLA's `OpSharding`.
-//!
-//! Field numbers and their meaning: openxla/xla, `xla/xla_data.proto`. Devices are numbered as in the program, from its
-//! first one on.
+//! How an array is split over the devices of a program, read from XLA's `OpSharding`. Devices are numbered as in the
+//! program, from its first one on.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::array::{ArraySpec, Reference, Tolerance};
-use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
-
-/// `OpSharding.Type`.
-mod kind {
-    pub(crate) const REPLICATED: u64 = 0;
-    pub(crate) const MAXIMAL: u64 = 1;
-    pub(crate) const TUPLE: u64 = 2;
-    pub(crate) const OTHER: u64 = 3;
-    pub(crate) const MANUAL: u64 = 4;
-}
+use crate::hlo::permuted_grid;
+use crate::hlo::schema::xla_data::OpSharding;
+use crate::hlo::schema::xla_data::op_sharding::Type;
 
 /// Equal parts of an array, one on each device; several devices may have the same part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,18 +29,60 @@ impl Sharding {
         self.parts.is_empty()
     }
 
-    /// Reads the shardings of a tuple's arrays, or of a single array.
-    pub(crate) fn read_all(proto: &[u8], devices: usize) -> Result<Vec<Self>, String> {
-        let fields = Fields::read(proto).map_err(|error| error.to_string())?;
-        match fields.kind {
-            kind::TUPLE => fields.tuple.iter().map(|proto| Self::read(proto, devices)).collect(),
-            _ => Ok(vec![fields.sharding(devices)?]),
+    /// The shardings of a tuple's arrays, or of a single array.
+    pub(crate) fn all_of(proto: &OpSharding, devices: usize) -> Result<Vec<Self>, String> {
+        match proto.r#type() {
+            Type::Tuple => proto.tuple_shardings.iter().map(|proto| Self::of(proto, devices)).collect(),
+            _ => Ok(vec![Self::of(proto, devices)?]),
         }
     }
 
-    /// Reads one array's `OpSharding`.
-    pub(crate) fn read(proto: &[u8], devices: usize) -> Result<Self, String> {
-        Fields::read(proto).map_err(|error| error.to_string())?.sharding(devices)
+    /// One array's sharding.
+    pub(crate) fn of(proto: &OpSharding, devices: usize) -> Result<Self, String> {
+        if proto.named_sharding.is_some() {
+            return Err("a sharding by the names of a mesh".to_owned());
+        }
+        match Type::try_from(proto.r#type) {
+            // any device's copy will do: copies are compared when they are assembled
+            Ok(Type::Replicated | Type::Maximal | Type::Manual) => Ok(Self::whole(devices)),
+            Ok(Type::Other) => {
+                Self::tiled(proto, devices).ok_or_else(|| format!("tiles that are not those of {devices} devices"))
+            }
+            _ => Err(format!("a sharding of type {}", proto.r#type)),
+        }
+    }
+
+    /// `None` if a tile does not belong to one device, or if devices share a tile for another reason than replication.
+    fn tiled(proto: &OpSharding, devices: usize) -> Option<Self> {
+        let shared = match proto.last_tile_dims.len() {
+            0 => usize::from(proto.replicate_on_last_tile_dim),
+            count => count,
+        };
+        if proto.last_tile_dims().any(|kind| !matches!(kind, Type::Replicated | Type::Manual)) {
+            return None;
+        }
+        let tiles = &proto.tile_assignment_dimensions;
+        let (parts, copies) = tiles.split_at_checked(tiles.len().checked_sub(shared)?)?;
+        let order = match proto.tile_assignment_devices.as_slice() {
+            [] => permuted_grid(&proto.iota_reshape_dims, &proto.iota_transpose_perm)?,
+            listed => listed.to_vec(),
+        };
+        if product(tiles)? != devices || order.len() != devices || devices == 0 {
+            return None;
+        }
+        let copies = product(copies)?;
+        let mut places = vec![None; devices];
+        for (at, device) in order.into_iter().enumerate() {
+            let place = places.get_mut(usize::try_from(device).ok()?)?;
+            if place.replace(at / copies).is_some() {
+                return None;
+            }
+        }
+        let is_cut = parts.iter().any(|&parts| parts > 1);
+        Some(Self {
+            parts: if is_cut { parts.to_vec() } else { Vec::new() },
+            places: places.into_iter().collect::<Option<_>>()?,
+        })
     }
 
     /// The part of an array that each device has.
@@ -104,7 +137,8 @@ impl Sharding {
                 let found = reference.compare(&of_device);
                 if !found.matches {
                     return Err(format!(
-                        "devices {first} and {device} of the program differ in {} of the elements of which both have a copy",
+                        "devices {first} and {device} of the program differ in {} of the elements of which both have \
+                         a copy",
                         found.mismatches
                     ));
                 }
@@ -164,112 +198,6 @@ impl Sharding {
     }
 }
 
-/// The fields of an `OpSharding` that determine the placement.
-#[derive(Default)]
-struct Fields<'a> {
-    kind: u64,
-    /// Number of tiles along each dimension, followed by the numbers of devices that share a tile, one for each reason.
-    tiles: Vec<u64>,
-    /// The tiles' devices, row major; or else the numbers from 0 on, reshaped and transposed.
-    devices: Vec<u64>,
-    iota: Vec<u64>,
-    transposed: Vec<u64>,
-    tuple: Vec<&'a [u8]>,
-    is_last_replicated: bool,
-    last: Vec<u64>,
-    is_named: bool,
-}
-
-impl<'a> Fields<'a> {
-    fn read(proto: &'a [u8]) -> Result<Self, WireError> {
-        let mut fields = Self::default();
-        for field in WireCursor::new(proto) {
-            match field? {
-                (1, WireValue::Varint(kind)) => fields.kind = kind,
-                (3, value) => repeated_varints(value, &mut fields.tiles)?,
-                (4, value) => repeated_varints(value, &mut fields.devices)?,
-                (5, WireValue::Bytes(sharding)) => fields.tuple.push(sharding),
-                (6, WireValue::Varint(number)) => fields.is_last_replicated = number != 0,
-                (8, value) => repeated_varints(value, &mut fields.last)?,
-                (9, value) => repeated_varints(value, &mut fields.iota)?,
-                (10, value) => repeated_varints(value, &mut fields.transposed)?,
-                // named axes of a later XLA, with which the other fields have no meaning
-                (14, _) => fields.is_named = true,
-                _ => {}
-            }
-        }
-        Ok(fields)
-    }
-
-    fn sharding(&self, devices: usize) -> Result<Sharding, String> {
-        if self.is_named {
-            return Err("a sharding by the names of a mesh".to_owned());
-        }
-        match self.kind {
-            // any device's copy will do: copies are compared when they are assembled
-            kind::REPLICATED | kind::MAXIMAL | kind::MANUAL => Ok(Sharding::whole(devices)),
-            kind::OTHER => self.tiled(devices).ok_or_else(|| format!("tiles that are not those of {devices} devices")),
-            other => Err(format!("a sharding of type {other}")),
-        }
-    }
-
-    /// `None` if a tile does not belong to one device, or if devices share a tile for another reason than replication.
-    fn tiled(&self, devices: usize) -> Option<Sharding> {
-        let shared = match self.last.len() {
-            0 => usize::from(self.is_last_replicated),
-            count => count,
-        };
-        if self.last.iter().any(|kind| ![kind::REPLICATED, kind::MANUAL].contains(kind)) {
-            return None;
-        }
-        let (parts, copies) = self.tiles.split_at_checked(self.tiles.len().checked_sub(shared)?)?;
-        let order = if self.devices.is_empty() { self.counted(devices)? } else { self.devices.clone() };
-        if product(&self.tiles)? != devices || order.len() != devices || devices == 0 {
-            return None;
-        }
-        let copies = product(copies)?;
-        let mut places = vec![None; devices];
-        for (at, device) in order.into_iter().enumerate() {
-            let place = places.get_mut(usize::try_from(device).ok()?)?;
-            if place.replace(at / copies).is_some() {
-                return None;
-            }
-        }
-        let is_cut = parts.iter().any(|&parts| parts > 1);
-        Some(Sharding {
-            parts: if is_cut { parts.to_vec() } else { Vec::new() },
-            places: places.into_iter().collect::<Option<_>>()?,
-        })
-    }
-
-    /// The numbers from 0 on as an array of the given shape, with its dimensions permuted into the given order.
-    fn counted(&self, devices: usize) -> Option<Vec<u64>> {
-        let rank = self.iota.len();
-        if product(&self.iota)? != devices || self.transposed.len() != rank {
-            return None;
-        }
-        // for each dimension of the transposed array, its size and its stride
-        let mut dims = Vec::new();
-        for (at, &axis) in self.transposed.iter().enumerate() {
-            let axis = usize::try_from(axis).ok()?;
-            if self.transposed.iter().take(at).any(|&before| before == axis as u64) {
-                return None;
-            }
-            dims.push((*self.iota.get(axis)?, product(self.iota.get(axis + 1..)?)? as u64));
-        }
-        let number = |index: usize| {
-            let mut rest = index as u64;
-            let mut number = 0;
-            for &(size, stride) in dims.iter().rev() {
-                number += rest % size * stride;
-                rest /= size;
-            }
-            number
-        };
-        Some((0..devices).map(number).collect())
-    }
-}
-
 /// The number of elements; `None` on overflow, or if a dimension is zero.
 fn product(dims: &[u64]) -> Option<usize> {
     let product = dims.iter().try_fold(1_u64, |product, &dim| product.checked_mul(dim))?;
@@ -278,10 +206,15 @@ fn product(dims: &[u64]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
     use serde_json::Value;
 
     use super::*;
     use crate::array::DType;
+
+    fn read(proto: &[u8], devices: usize) -> Result<Sharding, String> {
+        Sharding::of(&OpSharding::decode(proto).map_err(|error| error.to_string())?, devices)
+    }
 
     const DEVICES: usize = 8;
 
@@ -333,7 +266,7 @@ mod tests {
         let cases = cases();
         assert_eq!(cases.len(), 14);
         for (spec, proto, parts) in cases {
-            let sharding = Sharding::read(&proto, DEVICES).unwrap();
+            let sharding = read(&proto, DEVICES).unwrap();
             let whole = counted(&spec);
             let part = sharding.part_of(&spec).unwrap();
             assert_eq!(sharding.whole_of(&part).unwrap(), spec);
@@ -359,13 +292,12 @@ mod tests {
 
     #[test]
     fn tiles_may_be_listed_and_shared_for_several_reasons() {
-        let iota = Sharding::read(b"\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00", 4).unwrap();
+        let iota = read(b"\x08\x03\x1a\x02\x02\x02\x4a\x02\x02\x02\x52\x02\x01\x00", 4).unwrap();
         // {devices=[2,2]<=[2,2]T(1,0)} and {devices=[2,2]0,2,1,3}
-        assert_eq!(Sharding::read(b"\x08\x03\x1a\x02\x02\x02\x22\x04\x00\x02\x01\x03", 4).unwrap(), iota);
+        assert_eq!(read(b"\x08\x03\x1a\x02\x02\x02\x22\x04\x00\x02\x01\x03", 4).unwrap(), iota);
         assert_eq!(iota, Sharding { parts: vec![2, 2], places: vec![0, 2, 1, 3] });
         // {devices=[2,1,2]<=[4] last_tile_dims={manual, replicated}}
-        let shared =
-            Sharding::read(b"\x08\x03\x1a\x03\x02\x01\x02\x42\x02\x04\x00\x4a\x01\x04\x52\x01\x00", 4).unwrap();
+        let shared = read(b"\x08\x03\x1a\x03\x02\x01\x02\x42\x02\x04\x00\x4a\x01\x04\x52\x01\x00", 4).unwrap();
         assert_eq!(shared, Sharding { parts: vec![2], places: vec![0, 0, 1, 1] });
         // one tile on any device, and a function written for one device
         for whole in [
@@ -375,20 +307,20 @@ mod tests {
             b"\x08\x03\x1a\x02\x01\x01\x4a\x01\x01\x52\x01\x00",
         ] {
             let devices = if whole.len() > 10 { 1 } else { 4 };
-            assert_eq!(Sharding::read(whole, devices).unwrap(), Sharding::whole(devices));
+            assert_eq!(read(whole, devices).unwrap(), Sharding::whole(devices));
         }
         // a tuple of two
-        let two = Sharding::read_all(b"\x08\x02\x2a\x00\x2a\x02\x08\x04", 4).unwrap();
+        let two = Sharding::all_of(&OpSharding::decode(&b"\x08\x02\x2a\x00\x2a\x02\x08\x04"[..]).unwrap(), 4).unwrap();
         assert_eq!(two, vec![Sharding::whole(4); 2]);
     }
 
     #[test]
     fn what_is_not_understood_is_an_error() {
-        let why = |proto: &[u8], devices| Sharding::read(proto, devices).unwrap_err();
+        let why = |proto: &[u8], devices| read(proto, devices).unwrap_err();
         assert_eq!(why(b"\x08\x06", 2), "a sharding of type 6");
         assert_eq!(why(b"\x08\x02", 2), "a sharding of type 2");
         assert_eq!(why(b"\x08\x03\x72\x00", 2), "a sharding by the names of a mesh");
-        assert!(why(b"\x08", 2).contains("truncated"));
+        assert!(why(b"\x08", 2).contains("failed to decode"));
         for (proto, devices) in [
             // two tiles on three devices, no tile at all, and fewer dimensions than shared ones
             (&b"\x08\x03\x1a\x01\x02\x4a\x01\x02\x52\x01\x00"[..], 3),
@@ -426,12 +358,12 @@ mod tests {
                 for value in 0..=255 {
                     let mut bytes = proto.clone();
                     bytes[at] = value;
-                    let Ok(sharding) = Sharding::read(&bytes, DEVICES) else { continue };
+                    let Ok(sharding) = read(&bytes, DEVICES) else { continue };
                     let Ok(part) = sharding.part_of(&spec) else { continue };
                     let slices = (0..DEVICES).map(|device| sharding.slice(&spec, &whole, device).unwrap().into_owned());
                     assert_eq!(sharding.join(&part, slices.collect()).unwrap().1, whole);
                 }
-                let _ = Sharding::read_all(&proto[..at], DEVICES);
+                let _ = OpSharding::decode(&proto[..at]).map(|proto| Sharding::all_of(&proto, DEVICES));
             }
         }
     }

@@ -62,12 +62,14 @@ mod tests {
     #[test]
     fn takes_away_what_the_plugin_names() {
         // a real plugin's last message
-        let stderr = "F0000 00:00:1795259173.669504   16982 parse_flags_from_env.cc:234] Unknown flags in XLA_FLAGS: --bogus_flag=1 --xla_other_thing\n";
+        let stderr = "F0000 00:00:1795259173.669504   16982 parse_flags_from_env.cc:234] Unknown flags in XLA_FLAGS: \
+                      --bogus_flag=1 --xla_other_thing\n";
         let (left, gone) =
             without_fatal("--bogus_flag=1 --xla_cpu_enable_fast_math=true --xla_other_thing", stderr).unwrap();
         assert_eq!(left, "--xla_cpu_enable_fast_math=true");
         assert_eq!(gone, ["--bogus_flag=1", "--xla_other_thing"]);
-        let stderr = "E0000 00:00:1 17010 command_line_flags.cc:93] Couldn't interpret value banana for flag xla_cpu_enable_fast_math.\n";
+        let stderr = "E0000 00:00:1 17010 command_line_flags.cc:93] Couldn't interpret value banana for flag \
+                      xla_cpu_enable_fast_math.\n";
         let (left, gone) = without_fatal("--xla_a --xla_cpu_enable_fast_math=banana", stderr).unwrap();
         assert_eq!((left.as_str(), gone.len()), ("--xla_a", 1));
         let stderr = "Could not open file \"bogus\" to read flags for environment variable \"XLA_FLAGS\". (We";

@@ -40,7 +40,8 @@ impl Plugin {
             // the source holds the loader's message; the outer error only names the library
             let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             PjrtError::local(format!(
-                "{}: cannot be loaded: {}; give a PJRT plugin's shared library, such as that of `pip install xla-cpu-pjrt`",
+                "{}: cannot be loaded: {}; give a PJRT plugin's shared library, such as that of `pip install \
+                 xla-cpu-pjrt`",
                 path.display(),
                 one_line(&reason)
             ))

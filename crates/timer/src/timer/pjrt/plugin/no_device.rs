@@ -77,8 +77,10 @@ mod tests {
     #[test]
     fn the_cause_is_the_drivers_and_other_failures_stay() {
         // a real plugin's last messages on a machine without a GPU
-        let stderr = "I0000 00:00:1795425654.870221    9581 cudart_stub.cc:31] Could not find cuda drivers on your machine, GPU will not be used.\n\
-                      E1123 09:20:54.883813    9581 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)\n";
+        let stderr = "I0000 00:00:1795425654.870221    9581 cudart_stub.cc:31] Could not find cuda drivers on your \
+                      machine, GPU will not be used.\n\
+                      E1123 09:20:54.883813    9581 cuda_platform.cc:57] failed call to cuInit: INTERNAL: CUDA error: \
+                      Failed call to cuInit: UNKNOWN ERROR (303)\n";
         let none = || Failure::new(FailureKind::Device, "No visible GPU devices.");
         let message = explained(none(), Path::new("/p/xla_cuda_plugin.so"), stderr).message;
         assert!(
@@ -93,7 +95,8 @@ mod tests {
             message.starts_with("libtpu.so: TPU initialization failed: No jellyfish device found; run"),
             "{message}"
         );
-        let locked = "The TPU is already in use by another process; multi-process lockfile. Run \"$ sudo rm /tmp/libtpu_lockfile\"";
+        let locked = "The TPU is already in use by another process; multi-process lockfile. Run \"$ sudo rm \
+                      /tmp/libtpu_lockfile\"";
         let message = device_failure(&PjrtError { code: 10, message: locked.to_owned() }).message;
         assert!(message.contains("another process") && !message.contains("sudo"), "{message}");
         let other = Failure::new(FailureKind::Device, "out of memory");

@@ -11,5 +11,5 @@ pub use hello::{DeviceMemory, Hello, capability};
 pub use measured::{MeasureAnswer, RoundAnswer, RunningClocks};
 pub use outputs::{ComparedOutput, ComparedOutputs, FirstMismatch, KeptOutput, KeptOutputs, OutputRef, OutputsAnswer};
 pub use program::{CompileAnswer, CostAnalysis, KernelSchedule, KernelUse, LoadAnswer, MemoryStats, ProgramSignature};
-pub use request::{BeginParams, CompileParams, ExecutableRef, Launch, LoadParams, Method, ProgramRef, Request};
+pub use request::{BeginParams, CompileParams, ExecutableRef, LaunchedRuns, LoadParams, Method, ProgramRef, Request};
 pub use response::{Response, WireFailure};

@@ -59,7 +59,7 @@ pub enum Method {
     /// [`RoundAnswer`](super::RoundAnswer).
     MeasureRound {
         /// What to launch, in this order.
-        launches: Vec<Launch>,
+        launches: Vec<LaunchedRuns>,
         /// Where to write the profile: a folder of this request's own.
         folder: PathBuf,
     },
@@ -248,7 +248,7 @@ impl LoadParams {
 /// Consecutive runs of one candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Launch {
+pub struct LaunchedRuns {
     /// Index of the candidate.
     pub candidate: usize,
     /// How often.

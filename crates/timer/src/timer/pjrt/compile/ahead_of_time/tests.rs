@@ -59,9 +59,10 @@ fn only_what_a_trusted_key_signed_is_loaded_and_refusals_are_reported() {
 
     let (compiled, notes) = open(folder.path(), vec![others.clone(), trusted.clone()]);
     assert!(is_executable(compiled.find(&key(b"one"))));
-    assert!(
-        matches!(compiled.find(&key(b"two")), Some(CompiledBefore::Refused(reason)) if reason == "too much shared memory")
-    );
+    assert!(matches!(
+        compiled.find(&key(b"two")),
+        Some(CompiledBefore::Refused(reason)) if reason == "too much shared memory"
+    ));
     for unknown in [key(b"unsigned"), key(b"three"), ExecutableKey { format: "hlo".into(), ..key(b"one") }] {
         assert!(compiled.find(&unknown).is_none());
     }

@@ -162,7 +162,8 @@ mod tests {
         let at = folder.path();
         let line = |id: u32, space: &str, size: &str| {
             format!(
-                "  #allocation{id} [shape = 'u8[{id}]{{0}}', space={space}, size = {size}, scoped, tag = 'scoped memory for k.1']\n"
+                "  #allocation{id} [shape = 'u8[{id}]{{0}}', space={space}, size = {size}, scoped, tag = 'scoped \
+                 memory for k.1']\n"
             )
         };
         let early = line(0, "vmem", "0x100000") + &line(1, "vmem", "0xffffffffffffffff");

@@ -22,8 +22,8 @@ pub(crate) fn described(
 ) -> CompileAnswer {
     let optimized = executable.optimized_program().ok();
     let module = optimized.as_ref().and_then(|(code, format)| module_of(code, format));
-    let cycles = module.and_then(cycles_of);
-    let schedule = module.zip(llo_dump).and_then(|(module, folder)| schedule_of(module, folder));
+    let cycles = module.as_deref().and_then(cycles_of);
+    let schedule = module.as_deref().zip(llo_dump).and_then(|(module, folder)| schedule_of(module, folder));
     let signature = optimized.and_then(|(code, format)| read_signature(&code, &format)).or_else(|| {
         // a module in XLA's own format contains the signature, so the plugin is not needed
         (program.format == ProgramFormat::HloProto).then(|| read_signature(code, "hlo")).flatten()
@@ -48,7 +48,7 @@ fn schedule_of(module: &[u8], folder: &Path) -> Option<KernelSchedule> {
 /// The cost of a run, counted from the optimized program, if the plugin provides it.
 pub(crate) fn work_of(executable: &PlainExecutable) -> Option<Cost> {
     let (code, format) = executable.optimized_program().ok()?;
-    Cost::of_run(module_of(&code, &format)?)
+    Cost::of_run(&module_of(&code, &format)?)
 }
 
 /// Writes an executable to its file, if it can be serialized, and adds its kernels' figures. `platform` is the

@@ -91,7 +91,7 @@ fn attribute(mut info: &[u8], wanted: u8, symbol: u32) -> Option<u32> {
     found.filter(|_| info.is_empty())
 }
 
-struct Section<'a> {
+struct ElfSection<'a> {
     name: &'a [u8],
     kind: u64,
     /// Bytes in memory; those of `NOBITS` sections are not in the file.
@@ -100,7 +100,7 @@ struct Section<'a> {
     link: usize,
 }
 
-struct Elf<'a>(Vec<Section<'a>>);
+struct Elf<'a>(Vec<ElfSection<'a>>);
 
 impl<'a> Elf<'a> {
     fn read(file: &'a [u8]) -> Option<Self> {
@@ -117,7 +117,7 @@ impl<'a> Elf<'a> {
         let header_at = |index: usize| headers.chunks_exact(SECTION_HEADER_BYTES).nth(index);
         let names = data_of(file, header_at(usize::try_from(unsigned(file, 62, 2)?).ok()?)?)?;
         let section = |header: &'a [u8]| {
-            Some(Section {
+            Some(ElfSection {
                 name: text_at(names, unsigned(header, 0, 4)?)?,
                 kind: unsigned(header, 4, 4)?,
                 size: unsigned(header, 32, 8)?,
@@ -129,7 +129,7 @@ impl<'a> Elf<'a> {
     }
 
     /// The section whose name consists of these parts; `None` if there are two.
-    fn section(&self, name: &[&[u8]]) -> Option<Option<&Section<'a>>> {
+    fn section(&self, name: &[&[u8]]) -> Option<Option<&ElfSection<'a>>> {
         let name = name.concat();
         let mut found = self.0.iter().filter(|section| section.name == name);
         let section = found.next();

@@ -1,7 +1,7 @@
 //! Finds the `GpuExecutableProto` in a serialized executable.
 
 use super::fields::the_bytes;
-use super::split_proto::{Part, is_split, split};
+use super::split_proto::{MessagePart, is_split, split};
 use super::thunks::Kernels;
 use crate::timer::protocol::KernelUse;
 use crate::wire::WireCursor;
@@ -54,10 +54,10 @@ fn read(serialized: &[u8], kernels: &mut Kernels) -> Option<()> {
         return read_executable(the_bytes(serialized, SERIALIZED_EXECUTABLE)?, kernels);
     }
     let mut executables = split(serialized, PAYLOAD)?.into_iter().filter_map(|part| match part {
-        Part::Field { path, bytes } if path == [SERIALIZED_EXECUTABLE] => Some(bytes),
+        MessagePart::Field { path, bytes } if path == [SERIALIZED_EXECUTABLE] => Some(bytes),
         // beside other options; a part that has none is none of ours
-        Part::Message(part) => the_bytes(&part, SERIALIZED_EXECUTABLE).map(<[u8]>::to_vec),
-        Part::Field { .. } => None,
+        MessagePart::Message(part) => the_bytes(&part, SERIALIZED_EXECUTABLE).map(<[u8]>::to_vec),
+        MessagePart::Field { .. } => None,
     });
     let executable = executables.next()?;
     executables.next().is_none().then_some(())?;
@@ -68,7 +68,7 @@ fn read(serialized: &[u8], kernels: &mut Kernels) -> Option<()> {
 fn read_executable(executable: &[u8], kernels: &mut Kernels) -> Option<()> {
     for part in split(executable, GPU_EXECUTABLE)? {
         // a field apart is one text or one constant
-        let Part::Message(part) = part else { continue };
+        let MessagePart::Message(part) = part else { continue };
         for field in WireCursor::new(&part) {
             let (number, value) = field.ok()?;
             if number == THUNKS {

@@ -18,7 +18,7 @@ const FIELD_NUMBER: u32 = 1;
 
 /// A part of a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum MessagePart {
     /// A message to be merged with the others.
     Message(Vec<u8>),
     /// The text or bytes of the field at this path.
@@ -31,7 +31,7 @@ pub(super) fn is_split(payload: &[u8]) -> bool {
 }
 
 /// The parts of a split message of this type.
-pub(super) fn split(file: &[u8], message: &[u8]) -> Option<Vec<Part>> {
+pub(super) fn split(file: &[u8], message: &[u8]) -> Option<Vec<MessagePart>> {
     let mut records = records(file)?.into_iter();
     let manifest = records.next()?;
     if the_bytes(&manifest, RESULT_PROTO_TYPE)? != message {
@@ -46,8 +46,8 @@ pub(super) fn split(file: &[u8], message: &[u8]) -> Option<Vec<Part>> {
         let record = records.next()?;
         let (kind, value) = WireCursor::new(value.as_bytes()?).next()?.ok()?;
         parts.push(match kind {
-            PROTO_MERGE_RECORD => Part::Message(record),
-            FIELD_OVERRIDE_RECORD => Part::Field { path: path(value.as_bytes()?)?, bytes: record },
+            PROTO_MERGE_RECORD => MessagePart::Message(record),
+            FIELD_OVERRIDE_RECORD => MessagePart::Field { path: path(value.as_bytes()?)?, bytes: record },
             _ => return None,
         });
     }

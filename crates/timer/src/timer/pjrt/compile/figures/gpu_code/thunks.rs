@@ -26,7 +26,7 @@ const IN_PROCESS_SYMBOL: u32 = 6;
 const CUBIN_DATA: u32 = 1;
 
 /// What a thunk has to do with kernels.
-enum Kind {
+enum ThunkKind {
     /// A sequence of thunks.
     Sequence,
     /// It has sequences in these fields.
@@ -39,20 +39,20 @@ enum Kind {
 
 /// The kind by its field in `ThunkProto`. A custom call or a collective may run unseen kernels, and so may an unknown
 /// kind.
-fn kind_of(field: u32) -> Option<Kind> {
+fn kind_of(field: u32) -> Option<ThunkKind> {
     match field {
-        2 => Some(Kind::Sequence),
+        2 => Some(ThunkKind::Sequence),
         // conditional; while, its condition and its body; dynamic slice; start of asynchronous execution; dynamic slice
         // fusion
-        6 => Some(Kind::Sequences(&[2])),
-        7 => Some(Kind::Sequences(&[2, 3])),
-        18 => Some(Kind::Sequences(&[1])),
-        57 => Some(Kind::Sequences(&[3])),
-        60 => Some(Kind::Sequences(&[6])),
-        36 => Some(Kind::CustomKernel),
+        6 => Some(ThunkKind::Sequences(&[2])),
+        7 => Some(ThunkKind::Sequences(&[2, 3])),
+        18 => Some(ThunkKind::Sequences(&[1])),
+        57 => Some(ThunkKind::Sequences(&[3])),
+        60 => Some(ThunkKind::Sequences(&[6])),
+        36 => Some(ThunkKind::CustomKernel),
         // the thunk's name; copies; GEMM, triangular solve, replica id, copy on the device, partition id, cuDNN;
         // memzero, select-k, infeed, cuBLASLt, outfeed, norm, convolutions, FFT, memset; end of asynchronous execution
-        1 | 3..=5 | 9 | 11..=15 | 19..=28 | 58 => Some(Kind::None),
+        1 | 3..=5 | 9 | 11..=15 | 19..=28 | 58 => Some(ThunkKind::None),
         _ => None,
     }
 }
@@ -85,10 +85,10 @@ impl Kernels {
                 return None;
             };
             match kind {
-                Kind::None => {}
-                Kind::CustomKernel => self.read_custom_kernel(thunk)?,
-                Kind::Sequence => self.read_sequence(thunk)?,
-                Kind::Sequences(fields) => {
+                ThunkKind::None => {}
+                ThunkKind::CustomKernel => self.read_custom_kernel(thunk)?,
+                ThunkKind::Sequence => self.read_sequence(thunk)?,
+                ThunkKind::Sequences(fields) => {
                     for field in WireCursor::new(thunk) {
                         let (number, value) = field.ok()?;
                         if fields.contains(&number) {

@@ -1,0 +1,173 @@
+//! Files that hold a module in an envelope.
+//!
+//! XLA puts an `HloModuleProto` into an `HloProto`, an `HloModuleProtoWithConfig` or an `HloUnoptimizedSnapshot`, and an
+//! `HloProto` into an `HloSnapshot`, always as field 1: `xla/service/hlo.proto`. Before an `HloUnoptimizedSnapshot`
+//! stands its length. `jax.export` puts bytecode into a flatbuffer: `jax/_src/export/serialization.fbs`.
+
+use std::ops::Range;
+
+use super::detect::HEAD_BYTES;
+use super::error::ScanErrorKind;
+use super::proto::outer_field;
+use super::source::Source;
+use crate::wire::{WireCursor, WireValue};
+
+/// Messages around a module.
+const MAX_LEVELS: usize = 2;
+/// The tag of field 1 with bytes.
+const FIRST_FIELD: u8 = 0x0a;
+/// The first bytes of MLIR bytecode.
+pub(crate) const BYTECODE: &[u8] = b"ML\xefR";
+
+/// Where an `HloModuleProto` is in a file.
+pub(crate) struct Located {
+    pub(crate) module: Range<u64>,
+    /// What follows it in the message around it.
+    pub(crate) behind: Range<u64>,
+}
+
+/// Finds the `HloModuleProto` of a file.
+///
+/// Each message begins with field 1: a module's is its name, that of the others is a message, whose first byte is the
+/// tag of its own field 1.
+pub(crate) fn locate(source: &dyn Source) -> Result<Located, ScanErrorKind> {
+    let mut module = 0..source.len();
+    let begins = outer_field(source, 0, module.end).is_ok_and(|first| (first.number, first.wire_type) == (1, 2));
+    if !begins {
+        let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
+        if let Some((length, prefix)) = length_before(&head) {
+            let left = module.end - prefix;
+            let what = || format!("a message of {length} bytes where {left} are left");
+            let cut = || ScanErrorKind::Truncated { what: what(), offset: prefix };
+            module = prefix..prefix + Some(length).filter(|&length| length <= left).ok_or_else(cut)?;
+        }
+    }
+    let mut behind = module.end..module.end;
+    for _ in 0..MAX_LEVELS {
+        let first = outer_field(source, module.start, module.end)?;
+        let inner = source.window(first.start, 1).map_err(ScanErrorKind::Unreadable)?;
+        if (first.number, first.wire_type) != (1, 2) || first.start == first.end || inner.first() != Some(&FIRST_FIELD)
+        {
+            break;
+        }
+        behind = first.end..module.end;
+        module = first.start..first.end;
+    }
+    Ok(Located { module, behind })
+}
+
+/// The `HloModuleProto` in the bytes of a file, and where it begins.
+pub(crate) fn module_in(file: &[u8]) -> Result<(u64, &[u8]), ScanErrorKind> {
+    let module = locate(&file)?.module;
+    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
+    Ok((module.start, file.get(place(module.start)..place(module.end)).unwrap_or_default()))
+}
+
+/// Whether the bytes look like a module, alone or in an envelope: first fields of the right kinds, whether or not the
+/// file is complete.
+pub(crate) fn looks_like_module(head: &[u8]) -> bool {
+    looks_like_messages(head) || length_before(head).is_some()
+}
+
+/// The length before a message that holds a module, and the number of its own bytes.
+fn length_before(head: &[u8]) -> Option<(u64, u64)> {
+    if looks_like_messages(head) {
+        return None;
+    }
+    let (length, message) = varint(head)?;
+    let is_message = first_content(message).is_some_and(|module| module.first() == Some(&FIRST_FIELD));
+    (is_message && looks_like_messages(message)).then_some((length, (head.len() - message.len()) as u64))
+}
+
+fn looks_like_messages(mut head: &[u8]) -> bool {
+    for _ in 0..=MAX_LEVELS {
+        match first_content(head) {
+            Some(content) if content.first() == Some(&FIRST_FIELD) => head = content,
+            Some(_) => return begins_as_module(head),
+            None => return false,
+        }
+    }
+    false
+}
+
+/// The bytes of field 1 at the start of a message, as far as they are there.
+fn first_content(message: &[u8]) -> Option<&[u8]> {
+    let (length, content) = varint(message.strip_prefix(&[FIRST_FIELD])?)?;
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    Some(content.get(..length).unwrap_or(content))
+}
+
+/// A number at the start of bytes, and what follows.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0_u64;
+    for (at, &byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f).checked_shl(7 * at as u32)?;
+        if byte & 0x80 == 0 {
+            return Some((value, bytes.get(at + 1..)?));
+        }
+    }
+    None
+}
+
+fn begins_as_module(head: &[u8]) -> bool {
+    let mut fields = WireCursor::new(head);
+    let is_text = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(|&byte| byte >= 0x20 && byte != 0x7f);
+    let name = matches!(fields.next(), Some(Ok((1, WireValue::Bytes(name)))) if is_text(name));
+    // entry_computation_name follows the name in every file that XLA writes; it may be truncated
+    name && match fields.next() {
+        None | Some(Err(_)) => head.len() < 64 || head.get(fields.position()..).is_some(),
+        Some(Ok((2, WireValue::Bytes(entry)))) => is_text(entry),
+        Some(Ok((3..=6, _))) => true,
+        Some(Ok(_)) => false,
+    }
+}
+
+/// Fields of the table `Exported`.
+const VERSION: usize = 0;
+const MODULE: usize = 13;
+/// Versions of its schema: eleven by 2026.
+const MAX_VERSION: u16 = 99;
+
+/// Whether the first bytes are those of a file of `jax.export`.
+pub(crate) fn looks_exported(head: &[u8]) -> bool {
+    exported_vector(head).is_some_and(|vector| {
+        let start = head.get(vector + 4..).unwrap_or_default();
+        start.len() < BYTECODE.len() || start.starts_with(BYTECODE)
+    })
+}
+
+/// The bytecode of a file of `jax.export`.
+pub(crate) fn exported(file: &[u8]) -> Result<&[u8], ScanErrorKind> {
+    let cut = |what: &str| ScanErrorKind::Truncated { what: what.to_owned(), offset: file.len() as u64 };
+    let vector = exported_vector(file).ok_or_else(|| cut("a file of `jax.export` without its module"))?;
+    let length = number(file, vector).ok_or_else(|| cut("the length of the module"))?;
+    let module = file.get(vector + 4..).and_then(|rest| rest.get(..length));
+    module.ok_or_else(|| cut("the module of a file of `jax.export`"))
+}
+
+/// Where the vector with the module begins, with its length.
+fn exported_vector(head: &[u8]) -> Option<usize> {
+    let table = number(head, 0)?;
+    // the list of fields may be before or behind its table
+    let back = i32::from_le_bytes(*head.get(table..)?.first_chunk()?);
+    let fields = usize::try_from(i64::try_from(table).ok()? - i64::from(back)).ok()?;
+    let size = usize::from(short(head, fields)?);
+    let place = |field: usize| {
+        let at = 4 + 2 * field;
+        let offset = (at + 2 <= size).then(|| short(head, fields.checked_add(at)?))?.filter(|&offset| offset > 0);
+        Some(table + usize::from(offset?))
+    };
+    let version = short(head, place(VERSION)?)?;
+    let module = place(MODULE)?;
+    let vector = module.checked_add(number(head, module)?)?;
+    (1..=MAX_VERSION).contains(&version).then_some(vector)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    let number = u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?);
+    usize::try_from(number).ok()
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|pair| u16::from_le_bytes(*pair))
+}

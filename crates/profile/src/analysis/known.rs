@@ -1,0 +1,138 @@
+//! Finds what is known about the operations of modules: by their HLO, by their events, by the custom call that they are a
+//! region of, or by the name of their kernel; and says of how many nothing is known.
+
+use std::collections::BTreeMap;
+
+use crate::counted::counted;
+use crate::hlo::{Costs, HloModule, ProgramMemory, UserLabels};
+
+use super::attribution::{Attribution, KnownBy};
+use super::by_kind::OfOperation;
+use super::modules::{Modules, OfModule};
+use super::outside::NAMES_HINT;
+use super::programs::Programs;
+
+/// Maximum nesting of regions in a custom call.
+const MAX_REGIONS: usize = 16;
+
+/// Looks up operations that are not known yet.
+pub(super) fn attribute(
+    modules: &mut Modules,
+    programs: &Programs<'_>,
+    labels: Option<&UserLabels>,
+    notes: &mut Vec<String>,
+) {
+    for ((name, program_id), of_module) in modules {
+        if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
+            continue;
+        }
+        let module = programs.find(name, *program_id).map(|module| (module, Costs::of(module)));
+        if let Some((module, _)) = &module {
+            of_module.is_known = true;
+            of_module.memory = ProgramMemory::of(module);
+            if let Some(files) = programs.guessed_among(name, *program_id) {
+                let id = program_id.unwrap_or_default();
+                notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one is used"));
+            }
+        }
+        let finder = Finder { module, programs, program_id: *program_id, labels };
+        finder.attribute(&mut of_module.operations);
+    }
+}
+
+struct Finder<'p, 'a> {
+    module: Option<(&'p HloModule, Costs)>,
+    programs: &'p Programs<'a>,
+    program_id: Option<i64>,
+    labels: Option<&'p UserLabels>,
+}
+
+impl Finder<'_, '_> {
+    fn attribute(&self, operations: &mut BTreeMap<String, OfOperation>) {
+        for (name, of) in operations.iter_mut().filter(|(_, of)| of.attribution.is_none()) {
+            of.attribution = self.find(name);
+        }
+        let regions = operations.iter().filter(|(_, of)| of.is_without_opcode());
+        let regions: Vec<(String, Attribution)> =
+            regions.filter_map(|(name, of)| Some((name.clone(), call_of(operations, of)?.of_region(name)?))).collect();
+        for (name, region) in regions {
+            if let Some(of) = operations.get_mut(&name) {
+                of.attribution = Some(region);
+            }
+        }
+    }
+
+    fn find(&self, operation: &str) -> Option<Attribution> {
+        let of_hlo = || {
+            let (module, costs) = self.module.as_ref()?;
+            Attribution::find(module, costs, operation, self.labels)
+        };
+        let of_events = || {
+            let facts = self.programs.event_facts(self.program_id, operation)?;
+            Some(Attribution::of_events(operation, facts, self.labels))
+        };
+        of_hlo().or_else(of_events).or_else(|| Attribution::of_kernel(operation))
+    }
+}
+
+impl OfOperation {
+    fn is_without_opcode(&self) -> bool {
+        self.attribution.as_ref().is_none_or(|known| known.opcode == super::UNKNOWN && !known.communication)
+    }
+
+    fn is_known_by(&self, by: KnownBy) -> bool {
+        self.attribution.as_ref().is_some_and(|known| known.known_by == by)
+    }
+}
+
+/// What is known of the operation that encloses a region.
+fn call_of<'o>(operations: &'o BTreeMap<String, OfOperation>, region: &'o OfOperation) -> Option<&'o Attribution> {
+    let mut at = region;
+    for _ in 0..MAX_REGIONS {
+        at = operations.get(at.inside.as_ref()?)?;
+        if !at.is_without_opcode() {
+            return at.attribution.as_ref();
+        }
+    }
+    None
+}
+
+/// What is not known of modules and operations, and what is known by their events alone, one line each.
+pub(super) fn missing(modules: &Modules) -> Vec<String> {
+    modules.iter().flat_map(|((name, program_id), of_module)| missing_in(name, *program_id, of_module)).collect()
+}
+
+fn missing_in(name: &str, program_id: Option<i64>, of_module: &OfModule) -> Vec<String> {
+    let id = program_id.map_or_else(String::new, |id| format!("({id})"));
+    let module = format!("`{name}{id}`");
+    let operations = &of_module.operations;
+    let count = |is: &dyn Fn(&OfOperation) -> bool| operations.values().filter(|operation| is(operation)).count();
+    let unknown = count(&|operation| operation.attribution.is_none());
+    let by_events = count(&|operation| operation.is_known_by(KnownBy::Events));
+    let kernels = count(&|operation| operation.is_known_by(KnownBy::Kernel));
+    let regions = count(&|operation| operation.is_known_by(KnownBy::Region));
+    let mut notes = Vec::new();
+    let all = operations.len();
+    match (of_module.is_known, by_events) {
+        (false, 0) if unknown + kernels > 0 => {
+            notes.push(format!("no HLO of {module}: its operations are unknown; give it with `--hlo FILE`"));
+        }
+        (false, 1..) => notes.push(format!(
+            "no HLO of {module}: opcodes, scopes, sources and costs of {by_events} of {all} operations are those that \
+             its events state; give the HLO with `--hlo FILE`"
+        )),
+        (true, _) if unknown + kernels + by_events > 0 => {
+            let others = unknown + kernels + by_events;
+            notes.push(format!("{others} operations of {module} are not instructions of its HLO"));
+        }
+        _ => {}
+    }
+    if of_module.on_streams && unknown + kernels > 0 {
+        notes.push(format!("kernels of {module} that name no instruction: {NAMES_HINT}"));
+    }
+    if regions > 0 {
+        let (regions, verb) = (counted(regions, "region"), if regions == 1 { "counts" } else { "count" });
+        notes.push(format!("{regions} of custom calls of {module} {verb} with their calls"));
+    }
+    notes
+}

@@ -1,0 +1,113 @@
+//! Real captures of AMD's GPUs compared with `jax.profiler.ProfileData`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use autotune_lowered::analysis::{Capture, HloFiles, SummaryOptions, summarize};
+use autotune_lowered::profile::{Execution, XSpace, executions};
+use serde_json::Value;
+
+const NAMES: [&str; 3] = ["attention", "conv_jax08", "conv_legacy"];
+
+fn captured(name: &str) -> (XSpace, Value) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane/mi300");
+    let oracle = std::fs::read_to_string(folder.join(format!("{name}.oracle.json"))).unwrap();
+    let space = XSpace::open(&folder.join(format!("{name}.xplane.pb.gz"))).unwrap();
+    (space, serde_json::from_str(&oracle).unwrap())
+}
+
+/// Count and picoseconds by plane and name.
+type Counts = BTreeMap<(String, String), (u64, u64)>;
+
+fn expected(oracle: &Value, of: &str) -> Counts {
+    let mut counts = Counts::new();
+    for (plane, lists) in oracle.as_object().unwrap() {
+        for (name, one) in lists[of].as_object().unwrap() {
+            let ps = (one["total_ns"].as_f64().unwrap() * 1e3).round() as u64;
+            counts.insert((plane.clone(), name.clone()), (one["count"].as_u64().unwrap(), ps));
+        }
+    }
+    counts
+}
+
+/// The float nanoseconds of `ProfileData` are rounded to picoseconds event by event.
+fn assert_close(found: &Counts, expected: &Counts, what: &str) {
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>(), "{what}");
+    for (name, (count, ps)) in found {
+        let (expected_count, expected_ps) = expected[name];
+        assert_eq!(*count, expected_count, "{what}: {name:?}");
+        assert!(ps.abs_diff(expected_ps) <= 1000 * count, "{what}: {name:?}: {ps} is not {expected_ps}");
+    }
+}
+
+#[test]
+fn operations_and_what_names_no_module_are_the_oracles() {
+    for name in NAMES {
+        let (space, oracle) = captured(name);
+        let time = executions(&space);
+        let plane = |number: usize| space.planes().nth(number).unwrap().name().into_owned();
+        let (mut operations, mut outside) = (Counts::new(), Counts::new());
+        for execution in &time.executions {
+            for one in &execution.operations {
+                let operation = format!("{}/{}", time.name(execution.module), time.name(one.name));
+                let of = operations.entry((plane(execution.plane), operation)).or_default();
+                *of = (of.0 + one.count, of.1 + one.total_ps);
+            }
+        }
+        for kernel in &time.outside {
+            outside.insert(
+                (plane(kernel.plane), time.name(kernel.name).to_owned()),
+                (kernel.time.count, kernel.time.total_ps),
+            );
+        }
+        assert_close(&operations, &expected(&oracle, "operations"), name);
+        assert_close(&outside, &expected(&oracle, "events_without_module"), name);
+    }
+}
+
+/// Every event of `input_transpose_fusion` is one call of the convolution; the host's launches are not executions.
+#[test]
+fn executions_are_told_apart_on_each_device() {
+    for name in ["conv_jax08", "conv_legacy"] {
+        let (space, oracle) = captured(name);
+        let time = executions(&space);
+        let mut by_plane: BTreeMap<String, Vec<&Execution>> = BTreeMap::new();
+        for execution in &time.executions {
+            by_plane
+                .entry(space.planes().nth(execution.plane).unwrap().name().into_owned())
+                .or_default()
+                .push(execution);
+        }
+        for (plane, executions) in by_plane {
+            let of_plane = &oracle[&plane]["operations"];
+            let calls = of_plane["jit_forward_3d_conv/input_transpose_fusion"]["count"].as_u64().unwrap();
+            assert_eq!(executions.len() as u64, calls, "{name} {plane}");
+            let events: u64 = of_plane.as_object().unwrap().values().map(|one| one["count"].as_u64().unwrap()).sum();
+            assert_eq!(executions.iter().map(|one| one.events).sum::<u64>(), events, "{name} {plane}");
+        }
+    }
+}
+
+/// ROCm's profiler does not name the device: its vendor, capability, cores, memory and clock do.
+#[test]
+fn the_device_is_known_by_its_figures_and_copies_are_transfers() {
+    for (name, copies, count, kernels) in [
+        ("attention", "__amd_rocclr_copyBuffer.kd", 18, vec![]),
+        ("conv_jax08", "__amd_rocclr_copyBuffer.kd", 35, vec!["Im3d2Col.kd", "input_transpose_fusion_1.kd"]),
+        ("conv_legacy", "CopyDeviceToDevice", 53, vec![]),
+    ] {
+        let captures = [Capture::xspace(name, "host", captured(name).0)];
+        let summary = summarize(&captures, &HloFiles::default(), SummaryOptions::default());
+        assert_eq!(summary.peaks.as_ref().map(|peaks| peaks.name.as_str()), Some("rocm:mi300x"), "{name}");
+        assert!(summary.modules.iter().any(|module| module.work.as_ref().is_some_and(|work| work.roofline.is_some())));
+        let found = summary.transfers.iter().find(|work| work.name == copies).unwrap();
+        assert_eq!(found.count, count, "{name}");
+        assert!(summary.devices.iter().all(|device| device.plane.starts_with("/device:GPU:")), "{name}");
+        let in_no_program: Vec<&str> = summary.kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        assert_eq!(in_no_program, kernels, "{name}");
+        let share: f64 = summary.kernels.iter().map(|kernel| kernel.share).sum();
+        assert!(share < 0.01, "{name}: {share}");
+    }
+}
