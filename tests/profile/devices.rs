@@ -43,8 +43,8 @@ fn has(notes: &[String], text: &str) -> bool {
 
 const US: i64 = 1_000_000;
 
-/// A plane with a program that runs three times, 2000 µs apart, of 1000 µs each, with operations of this text, category,
-/// start and length in µs.
+/// A plane with a program that runs three times for 1000 µs, 2000 µs apart, with operations of this text, category, start
+/// and length in µs.
 fn core(name: &str, lines: [&str; 2], operations: &[(&str, &str, i64, i64)]) -> PlaneBuilder {
     let mut plane = PlaneBuilder::new(name);
     let (mut modules, mut events) = (Vec::new(), Vec::new());
@@ -202,8 +202,8 @@ fn a_sparse_core_counts_in_the_executions_of_its_device() {
     assert_eq!(metrics.operations[0].figures.hidden, 1.0);
     let summary = summary_of(&captures);
     assert_eq!((summary.devices.len(), summary.devices[0].executions, summary.modules.len()), (1, 3, 1));
-    let joined = |finding: &Finding| matches!(finding, Finding::JoinedPlane { plane, events: 4, .. } if plane == "/device:TPU:0 SparseCore 0");
-    assert!(summary.findings.iter().any(joined), "{:?}", summary.findings);
+    let (plane, device) = ("/device:TPU:0 SparseCore 0".to_owned(), "/device:TPU:0".to_owned());
+    assert!(summary.findings.contains(&Finding::JoinedPlane { plane, device, events: 4 }), "{:?}", summary.findings);
     let space = captures[0].timeline();
     let time = executions(space);
     let profiler = Profiler::new(Semantics::PerExecution);
