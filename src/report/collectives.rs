@@ -79,7 +79,9 @@ impl<'f> Document for Top<(&'f Collectives<'_>, CollectiveMetrics)> {
                 "\nfastest: shortest duration among an instance's devices, which gives its bandwidth; ± standard error"
             )?;
             writeln!(out, "wait: last end − first start − shortest duration of an instance")?;
-            line!(out, "{}", clocks_line(found, &metrics.alignment))?;
+            if !found.devices.is_empty() {
+                line!(out, "{}", clocks_line(found, &metrics.alignment))?;
+            }
         }
         if found.skipped > 0 {
             let executions = counted(found.skipped, "first execution");

@@ -48,20 +48,7 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
                 .to_owned(),
         );
     }
-    if plan.operations.is_empty() && outside.on_streams {
-        notes.push(format!(
-            "kernels are recognized by their HLO names, or by those of NCCL, RCCL and NVSHMEM{}: {NAMES_HINT}",
-            outside.others()
-        ));
-    }
-    if !outside.kernels.is_empty() {
-        let events: u64 = outside.kernels.iter().map(|kernel| kernel.time.count).sum();
-        notes.push(format!(
-            "{} in no program: each event is an instance of its own, with first executions, because nothing says \
-             which belong together; {NAMES_HINT}",
-            counted(events, "communication kernel")
-        ));
-    }
+    notes.extend(outside.note(plan.operations.is_empty()));
     Collectives {
         devices: plan.devices.clone(),
         operations: plan.operations.clone(),
@@ -99,11 +86,21 @@ struct Outside {
 }
 
 impl Outside {
-    /// How much of it may be communication, in words.
-    fn others(&self) -> String {
+    /// What cannot be known of it, and how to get names; `is_all` if no program communicates.
+    fn note(&self, is_all: bool) -> Option<String> {
         let OutsideTime { count, total_ps, .. } = self.others;
-        let events = || format!(" ({} of {:.3} ms name no module)", counted(count, "event"), total_ps as f64 / 1e9);
-        if count > 0 { events() } else { String::new() }
+        let others = format!(" ({} of {:.3} ms name no module)", counted(count, "event"), total_ps as f64 / 1e9);
+        let others = if count > 0 { others } else { String::new() };
+        let recognized = "kernels are recognized by their HLO names, or by those of NCCL, RCCL and NVSHMEM";
+        if self.kernels.is_empty() {
+            return (is_all && self.on_streams).then(|| format!("{recognized}{others}: {NAMES_HINT}"));
+        }
+        let events: u64 = self.kernels.iter().map(|kernel| kernel.time.count).sum();
+        Some(format!(
+            "{} in no program: each event is an instance of its own, with first executions, because nothing says \
+             which belong together{others}; {NAMES_HINT}",
+            counted(events, "communication kernel")
+        ))
     }
 }
 
