@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::support::xspace::*;
 use autotune_lowered::analysis::collectives::{Clocks, CollectiveMetrics, collective_metrics, collectives};
 use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, Summary, SummaryOptions, stacks, summarize};
+use autotune_lowered::peaks::Peaks;
 use autotune_lowered::profile::{Finding, Profiler, Semantics, XSpace, executions};
 
 fn captured(name: &str) -> Vec<Capture> {
@@ -42,8 +43,8 @@ fn has(notes: &[String], text: &str) -> bool {
 
 const US: i64 = 1_000_000;
 
-/// A plane with a program that runs three times, 2000 µs apart, of 1000 µs each, with operations of this text, category,
-/// start and length in µs.
+/// A plane with a program that runs three times for 1000 µs, 2000 µs apart, with operations of this text, category, start
+/// and length in µs.
 fn core(name: &str, lines: [&str; 2], operations: &[(&str, &str, i64, i64)]) -> PlaneBuilder {
     let mut plane = PlaneBuilder::new(name);
     let (mut modules, mut events) = (Vec::new(), Vec::new());
@@ -119,6 +120,12 @@ fn facts_of_events_stand_in_for_missing_hlo() {
     // 1000 operations in each of three runs of 700 µs
     assert_eq!(label.work.as_ref().map(|work| (work.flops, work.time_ns)), Some((3000.0, 2_100_000.0)));
     assert!(has(&summary.notes, "what their events state"), "{:?}", summary.notes);
+    let peaks = Peaks::named("tpu:v5e").unwrap();
+    let options = SummaryOptions { peaks: Some(&peaks), ..SummaryOptions::default() };
+    let with_roof = summarize(&captured("nohlo"), &HloFiles::default(), options);
+    // 1000 operations at 393 · 10¹² in a second, in 700 µs
+    let roof = with_roof.labels[0].work.as_ref().unwrap().roofline.unwrap();
+    assert!((roof.share / (1000.0 / 393e12 / 700e-6) - 1.0).abs() < 1e-9, "{roof:?}");
     let stacks = stacks(&captured("nohlo"), &HloFiles::default(), StacksBy::Source, false);
     assert!(stacks.time_ns.keys().any(|stack| stack.contains(&"/src/model.py:41".to_owned())), "{:?}", stacks.time_ns);
 }
@@ -195,8 +202,8 @@ fn a_sparse_core_counts_in_the_executions_of_its_device() {
     assert_eq!(metrics.operations[0].figures.hidden, 1.0);
     let summary = summary_of(&captures);
     assert_eq!((summary.devices.len(), summary.devices[0].executions, summary.modules.len()), (1, 3, 1));
-    let joined = |finding: &Finding| matches!(finding, Finding::JoinedPlane { plane, events: 4, .. } if plane == "/device:TPU:0 SparseCore 0");
-    assert!(summary.findings.iter().any(joined), "{:?}", summary.findings);
+    let (plane, device) = ("/device:TPU:0 SparseCore 0".to_owned(), "/device:TPU:0".to_owned());
+    assert!(summary.findings.contains(&Finding::JoinedPlane { plane, device, events: 4 }), "{:?}", summary.findings);
     let space = captures[0].timeline();
     let time = executions(space);
     let profiler = Profiler::new(Semantics::PerExecution);

@@ -94,8 +94,7 @@ impl Attribution {
         }
     }
 
-    /// What the name of a kernel says that is no instruction of the HLO: whether it is one of a communication library, or
-    /// a copy or fill of the runtime.
+    /// What a kernel's own name says: whether it is one of a communication library, or a copy or fill of the runtime.
     pub(super) fn of_kernel(name: &str) -> Option<Self> {
         let known = |opcode: &str, communication| {
             let opcode = opcode.to_owned();

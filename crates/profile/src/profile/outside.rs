@@ -40,6 +40,14 @@ pub struct OutsideTime {
     pub total_ps: u64,
 }
 
+impl OutsideTime {
+    /// Adds that of other events.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.total_ps = self.total_ps.saturating_add(other.total_ps);
+    }
+}
+
 /// Events outside every execution, by the number of their name.
 #[derive(Debug, Default)]
 pub(super) struct OutsideEvents(HashMap<u32, OutsideTime>);
@@ -55,9 +63,7 @@ impl OutsideEvents {
     }
 
     fn join_one(&mut self, name: u32, time: OutsideTime) {
-        let of = self.0.entry(name).or_default();
-        of.count += time.count;
-        of.total_ps = of.total_ps.saturating_add(time.total_ps);
+        self.0.entry(name).or_default().add(time);
     }
 
     /// By name's number, the longest first.

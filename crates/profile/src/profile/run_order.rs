@@ -54,8 +54,8 @@ fn numbers(name: &str) -> Vec<u128> {
     digits(name).map(|digits| digits.parse().unwrap_or(u128::MAX)).collect()
 }
 
-/// The time in a run's name, in seconds: `2025_01_31_10_20_30` as TensorBoard and JAX write it, `20250131-102030`, or the
-/// seconds, milliseconds, microseconds or nanoseconds since 1970.
+/// The time in a run's name, in seconds: `2025_01_31_10_20_30` as TensorBoard and JAX write it, `20250131-102030`, or
+/// the seconds, milliseconds, microseconds or nanoseconds since 1970.
 pub(super) fn seconds(name: &str) -> Option<u64> {
     let all: Vec<&str> = digits(name).collect();
     let apart = all.windows(6).find_map(|parts| {
@@ -66,7 +66,9 @@ pub(super) fn seconds(name: &str) -> Option<u64> {
     let since_1970 = || {
         let per_second = |length: usize| Some(10_u64.pow(u32::try_from(length.checked_sub(10)?).ok()?));
         let time = all.iter().find(|digits| matches!(digits.len(), 10 | 13 | 16 | 19))?;
-        time.parse::<u64>().ok()?.checked_div(per_second(time.len())?)
+        let seconds = time.parse::<u64>().ok()?.checked_div(per_second(time.len())?)?;
+        // a count with zeros before it is no time
+        (seconds >= 1_000_000_000).then_some(seconds)
     };
     apart.or_else(joined).or_else(since_1970)
 }
@@ -102,6 +104,7 @@ mod tests {
             ("1970_01_01_00_00_01", Some(1)),
             ("2026_13_06_04_47_38", None),
             ("run_10", None),
+            ("step_0000000100", None),
         ] {
             assert_eq!(seconds(name), expected, "{name}");
         }

@@ -7,7 +7,7 @@ use crate::analysis::outside::NAMES_HINT;
 use crate::analysis::{Capture, HloFiles, Programs};
 use crate::counted::counted;
 use crate::hlo::HloModule;
-use crate::profile::{AUTOTUNER, EventFold, ExecutionOf, Layout, OperationEvent, fold_events};
+use crate::profile::{AUTOTUNER, EventFold, ExecutionOf, Layout, OperationEvent, OutsideTime, fold_events};
 
 use super::assembly::Assembly;
 use super::gatherer::{Gatherer, Launch, OperationLookup, Plan};
@@ -50,7 +50,8 @@ pub fn collectives<'c>(captures: &'c [Capture], files: &'c HloFiles, with_warm_u
     }
     if plan.operations.is_empty() && outside.on_streams {
         notes.push(format!(
-            "kernels are recognized by their HLO names, or by those of NCCL, RCCL and NVSHMEM: {NAMES_HINT}"
+            "kernels are recognized by their HLO names, or by those of NCCL, RCCL and NVSHMEM{}: {NAMES_HINT}",
+            outside.others()
         ));
     }
     if !outside.kernels.is_empty() {
@@ -91,8 +92,19 @@ impl ReadParts for Reader<'_> {
 #[derive(Default)]
 struct Outside {
     kernels: Vec<CommunicationKernel>,
+    /// All other work.
+    others: OutsideTime,
     /// Whether anything ran on a GPU's streams, in an execution or not.
     on_streams: bool,
+}
+
+impl Outside {
+    /// How much of it may be communication, in words.
+    fn others(&self) -> String {
+        let OutsideTime { count, total_ps, .. } = self.others;
+        let events = || format!(" ({} of {:.3} ms name no module)", counted(count, "event"), total_ps as f64 / 1e9);
+        if count > 0 { events() } else { String::new() }
+    }
 }
 
 /// Gives the executions of programs of all captures as they end, except for those that XLA's autotuner ran. Returns the
@@ -140,11 +152,12 @@ fn each_execution(
         }
     });
     found.on_streams |= outside.iter().any(|kernels| !kernels.is_empty());
-    let of_library = outside.into_iter().flatten().filter_map(|(name, kernel)| {
-        let kind = CollectiveKind::of_kernel(&name)?;
-        Some(CommunicationKernel { name: name.into(), kind, time: kernel.time })
-    });
-    found.kernels.extend(of_library);
+    for (name, kernel) in outside.into_iter().flatten() {
+        match CollectiveKind::of_kernel(&name) {
+            Some(kind) => found.kernels.push(CommunicationKernel { name: name.into(), kind, time: kernel.time }),
+            None => found.others.add(kernel.time),
+        }
+    }
     found
 }
 
