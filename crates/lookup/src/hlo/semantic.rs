@@ -210,11 +210,9 @@ fn hash_frontend_attributes(value: WireValue<'_>, hasher: &mut FieldHasher) -> R
             false => others.field(number, entry),
         }
     }
-    match labels {
-        0 => hash_value(FRONTEND_ATTRIBUTES, value, hasher),
-        _ if others.0.is_empty() => {}
-        _ => hash_value(FRONTEND_ATTRIBUTES, WireValue::Bytes(&others.0), hasher),
-    }
+    // XLA writes the field of an instruction without attributes, too
+    let value = if labels == 0 { value } else { WireValue::Bytes(&others.0) };
+    hash_value(FRONTEND_ATTRIBUTES, value, hasher);
     Ok(())
 }
 
