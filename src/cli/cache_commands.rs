@@ -2,10 +2,11 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Subcommand;
 
-use crate::cache::{CacheKey, Tier, write_shipped, write_snapshot};
+use crate::cache::{CacheKey, Entry, Tier, write_shipped, write_snapshot};
 use crate::counted::counted;
 use crate::device::MatchMode;
 use crate::ledger::{FolderBytes, Ledger};
@@ -122,51 +123,15 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
             out.write_all(cache::folder(cache)?.as_os_str().as_encoded_bytes())?;
             writeln!(out)?;
         }
-        CacheCommand::Ls { all, cache, format } => {
-            let mut entries = cache::open_for_reading(cache)?.cache().entries()?;
-            entries.retain(|(.., tier)| *all || *tier != Tier::Shipped);
-            let folder = cache::folder(cache)?;
-            let folder_bytes = folder.is_dir().then(|| FolderBytes::of(&folder));
-            if entries.is_empty() && !folder.exists() {
-                say(&format!("there is no cache folder `{}` yet: a run that tunes makes it", folder.display()));
-            }
-            format.write(out, CacheEntries::new(entries, folder_bytes))?;
-            if let (Format::Table, Some(taken)) = (format.format, folder_bytes) {
-                say(&format!("`{}` takes {}", folder.display(), bytes_by_kind(&taken)));
-            }
-        }
-        CacheCommand::Rm { op, key, cache } => {
-            let ledger = cache::open(cache)?;
-            let wanted = |entry: &CacheKey| {
-                entry.call.op_id == *op && key.as_ref().is_none_or(|key| entry.call.call_key == *key)
-            };
-            let keys: Vec<CacheKey> =
-                ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
-            let removed = ledger.remove_all(&keys)?;
-            ledger.publish()?;
-            writeln!(out, "removed {removed}")?;
-            if removed == 0 {
-                return Ok(exit::NOTHING_MATCHED);
-            }
-        }
+        CacheCommand::Ls { all, cache, format } => list(*all, cache, format, out)?,
+        CacheCommand::Rm { op, key, cache } => return remove(op, key.as_deref(), cache, out),
         CacheCommand::Shipped { out: folder, cache } => {
-            let pairs = cache::open_for_reading(cache)?.own_entries()?;
-            if pairs.is_empty() {
-                return Err(Fault::new(exit::NOTHING_MATCHED, "the cache is empty: tune a module first"));
-            }
-            for path in write_shipped(folder, &pairs)? {
+            for path in write_shipped(folder, &own_entries(cache)?)? {
                 writeln!(out, "{}", path.display())?;
             }
         }
         CacheCommand::Snapshot { out: path, cache } => {
-            let entries = cache::open_for_reading(cache)?.own_entries()?;
-            if entries.is_empty() {
-                // a mistyped folder must not replace what others read
-                return Err(Fault::new(
-                    exit::NOTHING_MATCHED,
-                    "the cache is empty: tune a module first, or name another one with `--cache`",
-                ));
-            }
+            let entries = own_entries(cache)?;
             let digest = write_snapshot(path, &entries)?;
             writeln!(out, "{digest}  {}", path.display())?;
             tracing::info!("{} in `{}`", counted(entries.len(), "entry"), path.display());
@@ -190,20 +155,51 @@ pub(super) fn run(command: &CacheCommand, out: &mut dyn Write) -> Result<u8, Fau
         }
         CacheCommand::Get { op, key, match_mode, cache_state, here, cache, format } => {
             let fingerprint = device::chosen(here)?;
-            return match look_up(cache, (&fingerprint, here.is_replay()), (op, key), (*match_mode, cache_state))? {
-                Ok(hit) => {
-                    for flag in &hit.flags {
-                        tracing::warn!("{}: {}", name_of(flag.kind), flag.detail);
-                    }
-                    if let Some(class) = class_of_options(&hit.key().to_key(), &hit.entry) {
-                        say(&format!("options of the class `{class}`"));
-                    }
-                    format.write(out, &hit)?;
-                    Ok(exit::FINE)
-                }
-                Err(reason) => Err(Fault::new(exit::NOTHING_MATCHED, reason)),
-            };
+            let hit = look_up(cache, (&fingerprint, here.is_replay()), (op, key), (*match_mode, cache_state))?;
+            let hit = hit.map_err(|reason| Fault::new(exit::NOTHING_MATCHED, reason))?;
+            for flag in &hit.flags {
+                tracing::warn!("{}: {}", name_of(flag.kind), flag.detail);
+            }
+            if let Some(class) = class_of_options(&hit.key().to_key(), &hit.entry) {
+                say(&format!("options of the class `{class}`"));
+            }
+            format.write(out, &hit)?;
         }
     }
     Ok(exit::FINE)
+}
+
+fn list(all: bool, cache: &CacheArgs, format: &FormatArg, out: &mut dyn Write) -> Result<(), Fault> {
+    let mut entries = cache::open_for_reading(cache)?.cache().entries()?;
+    entries.retain(|(.., tier)| all || *tier != Tier::Shipped);
+    let folder = cache::folder(cache)?;
+    let folder_bytes = folder.is_dir().then(|| FolderBytes::of(&folder));
+    if entries.is_empty() && !folder.exists() {
+        say(&format!("there is no cache folder `{}` yet: a run that tunes makes it", folder.display()));
+    }
+    format.write(out, CacheEntries::new(entries, folder_bytes))?;
+    if let (Format::Table, Some(taken)) = (format.format, folder_bytes) {
+        say(&format!("`{}` takes {}", folder.display(), bytes_by_kind(&taken)));
+    }
+    Ok(())
+}
+
+fn remove(op: &str, key: Option<&str>, cache: &CacheArgs, out: &mut dyn Write) -> Result<u8, Fault> {
+    let ledger = cache::open(cache)?;
+    let wanted = |entry: &CacheKey| entry.call.op_id == op && key.is_none_or(|key| entry.call.call_key == key);
+    let keys: Vec<CacheKey> = ledger.cache().entries()?.into_iter().map(|(key, ..)| key).filter(wanted).collect();
+    let removed = ledger.remove_all(&keys)?;
+    ledger.publish()?;
+    writeln!(out, "removed {removed}")?;
+    Ok(if removed == 0 { exit::NOTHING_MATCHED } else { exit::FINE })
+}
+
+/// The entries of a cache, at least one: a mistyped folder must not replace what others read.
+fn own_entries(cache: &CacheArgs) -> Result<Vec<(CacheKey, Arc<Entry>)>, Fault> {
+    let entries = cache::open_for_reading(cache)?.own_entries()?;
+    if entries.is_empty() {
+        let message = "the cache is empty: tune a module first, or name another one with `--cache`";
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
+    }
+    Ok(entries)
 }

@@ -28,6 +28,7 @@ mod measure;
 mod merge;
 mod meta;
 mod named_timer;
+mod option_args;
 mod option_modules;
 mod option_setting;
 mod options;

@@ -73,18 +73,7 @@ impl Progress {
                 };
                 self.plain(&format!("{}: {}{kept}", self.head, counted(*programs, "program")));
             }
-            EventKind::Evaluated { done, of, best } => {
-                let best =
-                    best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
-                self.advance(SEARCHING, *done as u64, of.unwrap_or(*done) as u64);
-                if let Some(bar) = &self.bar {
-                    bar.set_prefix(format!("{}{best}", self.head));
-                }
-                if done % of.unwrap_or(100).div_ceil(5).max(1) == 0 || Some(*done) == *of {
-                    let of = of.map_or_else(String::new, |of| format!(" of {of}"));
-                    self.plain(&format!("{}: {done}{of} configs tried{best}", self.head));
-                }
-            }
+            EventKind::Evaluated { done, of, best } => self.evaluated(*done, *of, *best),
             EventKind::Prepared { done, of, .. } if !self.in_try => {
                 self.advance(COMPILING, *done as u64, *of as u64);
                 if done == of {
@@ -92,26 +81,7 @@ impl Progress {
                 }
             }
             EventKind::Round { done, of, is_most, contenders } if !self.in_try => {
-                self.advance(MEASURING, u64::from(*done), u64::from(*of.max(done)));
-                let is_smaller = *contenders < self.programs;
-                if let (Some(bar), true) = (&self.bar, is_smaller) {
-                    bar.set_prefix(format!("{} ({contenders} left)", self.head));
-                }
-                // five lines per operation are enough if nothing can be redrawn, and a few more if it continues
-                let step = if done <= of { of.div_ceil(5) } else { 2 * of };
-                if done % step.max(1) == 0 || done == of {
-                    let of = match done <= of {
-                        true if *is_most => format!(" of {of}"),
-                        true => String::new(),
-                        false => ", not settled yet".to_owned(),
-                    };
-                    let left = if is_smaller {
-                        format!(", {} left", counted(*contenders, "candidate"))
-                    } else {
-                        String::new()
-                    };
-                    self.plain(&format!("{}: round {done}{of}{left}", self.head));
-                }
+                self.round((*done, *of), *is_most, *contenders);
             }
             EventKind::Failed { config, failure, .. } => {
                 let is_known = self.failure.as_ref() == Some(*failure);
@@ -125,6 +95,37 @@ impl Progress {
                 self.line(&finished(&self.name, status, reason, *speed_up));
             }
             _ => {}
+        }
+    }
+
+    fn evaluated(&mut self, done: usize, of: Option<usize>, best: Option<f64>) {
+        let best = best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
+        self.advance(SEARCHING, done as u64, of.unwrap_or(done) as u64);
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(format!("{}{best}", self.head));
+        }
+        if done % of.unwrap_or(100).div_ceil(5).max(1) == 0 || Some(done) == of {
+            let of = of.map_or_else(String::new, |of| format!(" of {of}"));
+            self.plain(&format!("{}: {done}{of} configs tried{best}", self.head));
+        }
+    }
+
+    fn round(&mut self, (done, of): (u32, u32), is_most: bool, contenders: usize) {
+        self.advance(MEASURING, u64::from(done), u64::from(of.max(done)));
+        let is_smaller = contenders < self.programs;
+        if let (Some(bar), true) = (&self.bar, is_smaller) {
+            bar.set_prefix(format!("{} ({contenders} left)", self.head));
+        }
+        // five lines per operation are enough if nothing can be redrawn, and a few more if it continues
+        let step = if done <= of { of.div_ceil(5) } else { 2 * of };
+        if done % step.max(1) == 0 || done == of {
+            let of = match done <= of {
+                true if is_most => format!(" of {of}"),
+                true => String::new(),
+                false => ", not settled yet".to_owned(),
+            };
+            let left = if is_smaller { format!(", {} left", counted(contenders, "candidate")) } else { String::new() };
+            self.plain(&format!("{}: round {done}{of}{left}", self.head));
         }
     }
 

@@ -9,10 +9,10 @@ use crate::decision::DecisionRules;
 use crate::search::{Budget, StrategyKind};
 use crate::tune::SearchOptions;
 
-use super::compiler_options::OptionArgs;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
+use super::option_args::OptionArgs;
 use super::options::{CacheArgs, FormatArg, PeaksArg, number, part, seconds, time};
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;

@@ -12,7 +12,6 @@ use crate::timer::Build;
 
 /// A program, how it is compiled, and which timer runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Contestant {
     /// Its name: the file as the user named it.
     pub name: String,
@@ -43,7 +42,6 @@ impl Contestant {
 
 /// How much is measured, and when a difference is significant.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct CompareOptions {
     /// How much is measured. With `rounds`, exactly so many count; without, each contestant is measured until it is
     /// distinguished from the first, or for `budget`, or for some seconds of the programs' own time.

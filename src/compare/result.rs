@@ -14,7 +14,6 @@ use crate::stats::Interval;
 
 /// Every contestant beside the first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct CompareResult {
     /// Where it ran.
     pub device: DeviceFingerprint,
@@ -44,7 +43,6 @@ pub struct CompareResult {
 
 /// One contestant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct ContestantResult {
     /// Its name.
     pub name: String,
@@ -101,7 +99,6 @@ pub enum Outputs {
 
 /// The first contestant against itself, compiled and loaded twice (A/A).
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct SelfNoise {
     /// Median of the copy's time over the first one's.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,6 @@ pub const COMPILE_RESULT_SCHEMA: u32 = 1;
 
 /// A module's calls, or the module itself, compiled for one target after the other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CompileResult {
     /// [`COMPILE_RESULT_SCHEMA`].
     pub schema: u32,
@@ -53,7 +52,6 @@ impl Default for CompileResult {
 
 /// The result of one target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CompiledTarget {
     /// As it was named.
     pub target: String,
@@ -93,7 +91,6 @@ fn is_one(count: &u64) -> bool {
 
 /// Programs compared with an earlier store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct StoreComparison {
     /// Programs that the store has an outcome for.
     pub compared: usize,
@@ -105,7 +102,6 @@ pub struct StoreComparison {
 
 /// A call's candidates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CompiledCall {
     /// The call.
     #[serde(flatten)]
@@ -120,7 +116,6 @@ pub struct CompiledCall {
 
 /// A config.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CompiledCandidate {
     /// The config.
     pub config: Config,

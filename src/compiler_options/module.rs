@@ -15,7 +15,6 @@ use super::OPERATION;
 
 /// A module, and the options that may change when it is compiled.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct OptionModule {
     /// The module.
     pub program: MeasuredProgram,
@@ -79,7 +78,6 @@ pub(super) fn not_cached(why: &str) -> String {
 
 /// The result.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct TunedOptions {
     /// The result, in the form of an operation.
     pub operation: OperationResult,

@@ -40,7 +40,6 @@ const LEAST_LAST: Duration = Duration::from_secs(10);
 
 /// One module of a process.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct SharedModule {
     /// The user's name for it.
     pub name: String,
@@ -59,7 +58,6 @@ impl SharedModule {
 
 /// The result of all modules.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct SharedOptions {
     /// One result per module.
     pub operations: Vec<OperationResult>,

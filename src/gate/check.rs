@@ -18,7 +18,6 @@ use super::{CHECK_SCHEMA, CheckResult, CheckVerdict, OperationCheck};
 
 /// How a check is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct CheckOptions {
     /// Which devices' entries may be used for this device.
     pub match_mode: MatchMode,

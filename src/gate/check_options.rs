@@ -24,7 +24,6 @@ const STAGE: &str = "check of compiler options";
 
 /// A module, and the key of its options.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct CheckedModule {
     /// The module.
     pub program: MeasuredProgram,

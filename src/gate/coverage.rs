@@ -14,7 +14,6 @@ use crate::matching::Matching;
 
 /// The call of a label, and its config.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct LabelledCall {
     /// The known part of the label: the operation, and the call key if there is one.
     #[serde(flatten)]
@@ -41,7 +40,6 @@ pub struct LabelledCall {
 
 /// Every call of a module.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct Coverage {
     /// The calls, in the order of their labels.
     pub calls: Vec<LabelledCall>,
@@ -101,7 +99,6 @@ pub fn device_named(cache: &TieredCache, text: &str) -> Result<DeviceFingerprint
 
 /// The tiers to search, and the device.
 #[derive(Clone, Copy)]
-#[non_exhaustive]
 pub struct CoverageOf<'a> {
     /// The tiers.
     pub cache: &'a TieredCache,

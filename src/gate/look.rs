@@ -62,7 +62,6 @@ pub enum RatioChange {
 
 /// The evidence of the rounds so far.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct EvidenceLook {
     /// Rounds that count.
     pub rounds: usize,

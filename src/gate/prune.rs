@@ -12,7 +12,6 @@ const DAY: u64 = 24 * 3600;
 
 /// Which entries to remove: those that meet all given conditions.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
 pub struct PruneOptions {
     /// Entries decided longer ago.
     pub older_than: Option<Duration>,
@@ -30,7 +29,6 @@ setters!(PruneOptions {
 
 /// An entry to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Pruned {
     /// Its key.
     pub key: CacheKey,

@@ -78,7 +78,6 @@ impl CheckVerdict {
 
 /// The entry that was checked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CheckedEntry {
     /// The device that it was decided on.
     pub device: DeviceIdentity,
@@ -99,7 +98,6 @@ pub struct CheckedEntry {
 
 /// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct OperationCheck {
     /// The call.
     #[serde(flatten)]
@@ -158,7 +156,6 @@ pub struct OperationCheck {
 
 /// The whole result of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CheckResult {
     /// Version of this schema: [`CHECK_SCHEMA`].
     pub schema: u32,

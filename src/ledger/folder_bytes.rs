@@ -11,7 +11,6 @@ use super::repair::LOG_FILE;
 
 /// Bytes of the files of a cache folder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
 pub struct FolderBytes {
     /// The sample log.
     pub log: u64,

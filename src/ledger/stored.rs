@@ -32,7 +32,6 @@ pub enum StoredKind {
 
 /// The entries at a path.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct StoredCache {
     /// The entries.
     pub cached: Cached,

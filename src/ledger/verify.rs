@@ -23,7 +23,6 @@ use super::stored::{StoredError, StoredKind, entries_of, kind_of, log_findings};
 
 /// The findings for one file, or one database.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
 pub struct Verified {
     /// Its path.
     pub path: PathBuf,

@@ -51,7 +51,6 @@ impl fmt::Display for MatchBasis {
 
 /// One label that matches an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct MatchedLabel {
     /// Its place in [`Scan::labels`](crate::hlo::Scan::labels).
     pub index: usize,
@@ -63,7 +62,6 @@ pub struct MatchedLabel {
 
 /// An invocation to tune, once, and all labels that match it.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct Matched {
     /// The invocation.
     pub invocation: Arc<Invocation>,
@@ -104,7 +102,6 @@ impl fmt::Display for MissReason {
 
 /// A label without an invocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Missed {
     /// Its place in [`Scan::labels`](crate::hlo::Scan::labels).
     pub index: usize,
@@ -118,7 +115,6 @@ pub struct Missed {
 
 /// The labels of a module, each matched or missed.
 #[derive(Debug, Clone, PartialEq, Default)]
-#[non_exhaustive]
 pub struct Matching {
     /// Invocations, each once, in the order of their first labels.
     pub matched: Vec<Matched>,

@@ -43,7 +43,6 @@ mod value {
 /// A module's compile options in canonical form: without devices, and with listed options alone
 /// ([`option_policy`](crate::cache::option_policy())), because a side file may come from anyone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct CompiledWith {
     /// A `CompileOptionsProto`; a second one, which is appended, adds devices and overrides.
     pub(super) bytes: Vec<u8>,

@@ -17,7 +17,6 @@ const MAX_FILL_CHARS: usize = 4096;
 
 /// How the inputs of a program are made.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
 pub struct InputOptions {
     /// Values of single arguments; if several apply to one argument, the last counts.
     pub fills: Vec<ArgumentFill>,
@@ -71,7 +70,6 @@ fn files_of(folder: &Path) -> Result<BTreeMap<String, Digest>, MeasureError> {
 
 /// The values of an argument, or of all arguments below a path in the tree.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct ArgumentFill {
     /// The argument: its number from 0, its path such as `params/w`, or the beginning of a path, such as `params`.
     pub argument: String,

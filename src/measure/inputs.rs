@@ -29,7 +29,6 @@ pub enum InputSource {
 
 /// A generated input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct MadeInput {
     /// Its path in the tree of arguments; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -45,7 +44,6 @@ pub struct MadeInput {
 
 /// The inputs of a program, written where a worker reads them.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct Inputs {
     /// The arrays, in the program's order.
     pub arrays: Vec<InputArray>,

@@ -72,7 +72,6 @@ impl PeakOf {
 
 /// A program's result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct MeasuredPeak {
     /// The resource.
     pub of: PeakOf,
@@ -94,7 +93,6 @@ pub struct MeasuredPeak {
 
 /// A program without a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
 pub struct Skipped {
     /// The program.
     pub program: String,
@@ -104,7 +102,6 @@ pub struct Skipped {
 
 /// The results for a device.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct MeasuredPeaks {
     /// In the form of a peaks file.
     pub peaks: Peaks,

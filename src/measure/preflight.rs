@@ -11,7 +11,6 @@ use crate::timer::protocol::DeviceMemory;
 /// The space that a program's inputs need, and the space available, in bytes. Limits that the machine does not report
 /// are not checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Preflight {
     /// Input files to be written.
     pub disk_bytes: u64,

@@ -36,7 +36,6 @@ pub enum MeasureMode {
 
 /// How a program is measured.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct MeasureOptions {
     /// Number of counted iterations; at least one.
     pub iterations: u32,
@@ -57,7 +56,6 @@ impl MeasureOptions {
 
 /// A program's times and their circumstances.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Measured {
     /// The times; without iterations if the program ran nothing on the device.
     pub measurement: Measurement,

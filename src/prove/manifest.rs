@@ -31,7 +31,6 @@ const NO_DIGEST: &str = "0000000000000000000000000000000000000000000000000000000
 
 /// A tuned call of the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct StepCall {
     /// The call.
     #[serde(flatten)]
@@ -75,7 +74,6 @@ struct StepVariant {
 
 /// A step in several forms, as `dump` wrote it.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct StepVariants {
     path: PathBuf,
     folder: OutsideFolder,

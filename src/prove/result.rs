@@ -14,7 +14,6 @@ use crate::stats::Interval;
 
 /// The gain of a step, and the contribution of each call.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct ProveResult {
     /// Where it ran.
     pub device: DeviceFingerprint,
@@ -48,7 +47,6 @@ pub struct ProveResult {
 
 /// A call, and its contribution to the step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CallEffect {
     /// The call as it was dumped.
     #[serde(flatten)]
@@ -61,7 +59,6 @@ pub struct CallEffect {
 
 /// A set of calls, and its contribution to the step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
 pub struct SetEffect {
     /// The calls, by number.
     pub calls: Vec<usize>,
@@ -71,7 +68,6 @@ pub struct SetEffect {
 
 /// The calls that are proven to make the step faster together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ProvenSet {
     /// The calls, by number.
     pub calls: Vec<usize>,
@@ -81,7 +77,6 @@ pub struct ProvenSet {
 
 /// The effect of a set of tuned configs on the step's time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct Effect {
     /// In a word.
     pub verdict: StepVerdict,

@@ -48,7 +48,6 @@ pub enum CandidateOutcome {
 
 /// The statistics of a candidate's rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
 pub struct CandidateTimes {
     /// Paired rounds.
     pub rounds: usize,
@@ -63,7 +62,6 @@ pub struct CandidateTimes {
 /// Which of several races of compiler options a candidate's numbers are from. Times of two races are not comparable,
 /// because the machine changes between them; their ratios are, each to the baseline of its own race.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CandidateRace {
     /// The race.
     pub stage: RaceStage,
@@ -88,7 +86,6 @@ pub enum RaceStage {
 
 /// One sample of a candidate, and the baseline's of the same round.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct PairedSample {
     /// The round, from zero in the order of the sample log.
     pub round: usize,
@@ -111,7 +108,6 @@ impl PairedSample {
 
 /// How one output of a candidate differs from the baseline's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct OutputDifference {
     /// Its number among the outputs.
     pub output: usize,
@@ -146,7 +142,6 @@ impl OutputDifference {
 
 /// How a candidate under unsafe options treats special values that it need not honour.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct SpecialValues {
     /// The values that were put among the inputs.
     pub values: SpecialKind,
@@ -160,7 +155,6 @@ pub struct SpecialValues {
 
 /// How far one output is from that of the same program in `f64`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ReferenceError {
     /// Its number among the outputs.
     pub output: usize,
@@ -188,7 +182,6 @@ fn write_output(f: &mut fmt::Formatter<'_>, output: usize, name: &str) -> fmt::R
 /// What is known about one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "CandidateJson", into = "CandidateJson")]
-#[non_exhaustive]
 pub struct CandidateResult {
     /// The config.
     pub config: Config,

@@ -10,7 +10,6 @@ use crate::stats::median;
 /// How much a race measures, and what a winner must show. `rules` and `resolution` affect only what is decided; the
 /// rest affects only how much is measured.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct RaceOptions {
     /// Interleaved rounds, if a number is requested. A decided race ends earlier. An undecided race continues for as
     /// long as that many runs of every candidate would take, because dropped candidates left time. Without a number,

@@ -21,7 +21,6 @@ const VERSION: &str = "program-race-v1";
 
 /// A job of programs. The first candidate is the baseline.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct ProgramRace {
     /// The programs, their inputs, and how each is compiled.
     pub job: Job,
@@ -89,7 +88,6 @@ fn semantic_digest(program: &Digest, build: &Build) -> Digest {
 
 /// The result of a race.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Raced {
     /// The job, in the sample log.
     pub digest: Digest,

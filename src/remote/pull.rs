@@ -15,7 +15,6 @@ use crate::signature::{MAX_SIGNATURE_BYTES, PublicKeys, SignatureError, Signatur
 
 /// The loaded snapshot.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Pulled {
     /// The snapshot, from this machine's copy.
     pub snapshot: Snapshot,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::bucket::ObjectVersion;
 use super::lost::LostSnapshots;
 use super::manifest::{MANIFEST, MAX_SNAPSHOT_BYTES, snapshot_name};
 use super::pause::random_below;
@@ -27,7 +28,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What to publish, and how.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct Pushing<'a> {
     /// The entries.
     pub entries: &'a [(CacheKey, Arc<Entry>)],
@@ -50,7 +50,6 @@ setters!(Pushing<'a> { signer: Option<&'a Signer>, keys: Option<&'a PublicKeys>,
 
 /// The result of publishing.
 #[derive(Debug)]
-#[non_exhaustive]
 pub struct Published {
     /// The manifest.
     pub manifest: CacheManifest,
@@ -105,19 +104,7 @@ impl Remote {
         trusted: Option<&PublicKeys>,
         lost: &mut LostSnapshots,
     ) -> Result<Option<Published>, RemoteError> {
-        let (manifest, version, there) = if pushing.replace {
-            let (manifest, version) = self.manifest()?.unzip();
-            (manifest, version, Cached::Entries(Vec::new()))
-        } else {
-            match self.pull_now(copy, Trust { keys: trusted, ..Trust::default() })? {
-                None => (None, None, Cached::Entries(Vec::new())),
-                Some((pulled, version)) => {
-                    // whoever published may not have left out what replayed samples decided
-                    let (measured, _) = Cached::of_snapshot(pulled.snapshot).without_replayed()?;
-                    (pulled.manifest, Some(version), measured)
-                }
-            }
-        };
+        let (manifest, version, there) = self.base_of(copy, pushing.replace, trusted)?;
         lost.see(manifest.as_ref());
         let caches = [there, Cached::Entries(pushing.entries.to_vec())];
         let merged = merge(&caches)?;
@@ -135,10 +122,7 @@ impl Remote {
         }
         let known = manifest.clone().filter(|manifest| manifest.digest == snapshot.digest());
         if let (None, None, Some(previous)) = (&known, pushing.signer, &manifest) {
-            let name = format!("{}.sig", previous.snapshot_name());
-            if self.read_small(&name, MAX_SIGNATURE_BYTES)?.is_some() {
-                return Err(SignatureError::KeyNeeded { file: self.address.to_string() }.into());
-            }
+            self.refuse_if_signed(previous)?;
         }
         let name = snapshot_name(snapshot.digest());
         // if that is unknown, it must not be removed
@@ -178,6 +162,33 @@ impl Remote {
         };
         let _ = fs::rename(&file, copy);
         Ok(Some(Published { manifest, was_there }))
+    }
+
+    /// What is published, with its version, and the entries to merge with: none if all are replaced.
+    fn base_of(
+        &self,
+        copy: &Path,
+        replace: bool,
+        trusted: Option<&PublicKeys>,
+    ) -> Result<(Option<CacheManifest>, Option<ObjectVersion>, Cached), RemoteError> {
+        if replace {
+            let (manifest, version) = self.manifest()?.unzip();
+            return Ok((manifest, version, Cached::Entries(Vec::new())));
+        }
+        let Some((pulled, version)) = self.pull_now(copy, Trust { keys: trusted, ..Trust::default() })? else {
+            return Ok((None, None, Cached::Entries(Vec::new())));
+        };
+        // whoever published may not have left out what replayed samples decided
+        let (measured, _) = Cached::of_snapshot(pulled.snapshot).without_replayed()?;
+        Ok((pulled.manifest, Some(version), measured))
+    }
+
+    /// What others signed is not replaced by something unsigned.
+    fn refuse_if_signed(&self, previous: &CacheManifest) -> Result<(), RemoteError> {
+        match self.read_small(&format!("{}.sig", previous.snapshot_name()), MAX_SIGNATURE_BYTES)? {
+            Some(_) => Err(SignatureError::KeyNeeded { file: self.address.to_string() }.into()),
+            None => Ok(()),
+        }
     }
 
     /// Adds a signature to those of other signers of this snapshot, also if they do so at the same time.

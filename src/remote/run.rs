@@ -19,7 +19,6 @@ pub const COPY_FILE: &str = "pulled-v1.snapshot";
 
 /// Notes on what was loaded, one line each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LoadNotes {
     /// What the user should know.
     pub warnings: Vec<String>,
@@ -43,7 +42,6 @@ impl Pulled {
 
 /// Which keys must have signed a URL's content, and which key signs what is published there.
 #[derive(Debug, Default)]
-#[non_exhaustive]
 pub struct SharedOptions {
     /// Keys, one of which must have signed it.
     pub keys: Option<PublicKeys>,

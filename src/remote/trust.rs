@@ -9,7 +9,6 @@ use crate::signature::{PublicKeys, Signatures, Statement};
 
 /// Requirements for the content of a URL.
 #[derive(Debug, Clone, Copy, Default)]
-#[non_exhaustive]
 pub struct Trust<'a> {
     /// One of these keys must have signed it.
     pub keys: Option<&'a PublicKeys>,

@@ -17,7 +17,6 @@ use super::naming::brief_config;
 use super::{Document, Grid, format_bytes, format_ns, format_ratio, name_of};
 
 /// The entries of a cache, and the size of its folder.
-#[non_exhaustive]
 pub struct CacheEntries {
     /// The entries, and where each is from.
     pub entries: Vec<(CacheKey, Arc<Entry>, Tier)>,

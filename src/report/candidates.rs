@@ -38,7 +38,6 @@ impl Document for &Spaces {
 }
 
 /// Configs of a space.
-#[non_exhaustive]
 pub struct SpaceConfigs<'a> {
     /// The space.
     pub space: &'a CandidateSpace,

@@ -15,7 +15,6 @@ use super::{Document, Grid, format_ns, format_part, line, write_notes};
 
 /// A comparison with the names of its timers, by number.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct ComparedPrograms<'a> {
     tool: &'static str,
     timers: &'a [String],

@@ -18,7 +18,6 @@ const LISTED: usize = 10;
 
 /// Each process's report.
 #[derive(Serialize)]
-#[non_exhaustive]
 pub struct CompileProfiles {
     /// One per process.
     pub profiles: Vec<CompileProfile>,
@@ -33,7 +32,6 @@ impl CompileProfiles {
 
 /// The compilations of one process.
 #[derive(Serialize)]
-#[non_exhaustive]
 pub struct CompileProfile {
     /// The host or file.
     pub host: String,

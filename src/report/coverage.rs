@@ -14,7 +14,6 @@ use super::grid::cells;
 use super::{Document, Grid, line};
 
 /// The calls of a module, and which of them have a config for a device.
-#[non_exhaustive]
 pub struct CoverageResult<'a> {
     /// The device.
     pub device: &'a DeviceIdentity,

@@ -10,7 +10,6 @@ use super::{Document, Grid};
 
 /// Sizes for one launch.
 #[derive(Serialize)]
-#[non_exhaustive]
 pub struct MosaicSizes {
     /// The scope of one trace.
     pub scope: &'static str,

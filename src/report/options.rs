@@ -12,7 +12,6 @@ use super::grid::cells;
 use super::{Document, Grid};
 
 /// The options of some platforms.
-#[non_exhaustive]
 pub struct CompilerOptions<'a> {
     /// The platforms' spaces.
     pub spaces: Vec<&'a OptionSpace>,

@@ -17,7 +17,6 @@ use super::{Document, Grid, format_ns, format_part, format_ratio, line, write_no
 
 /// The contributions of a step's calls, and the snapshot that was written.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct ProvenStep<'a> {
     tool: &'static str,
     #[serde(flatten)]

@@ -13,7 +13,6 @@ use super::grid::cells;
 use super::{Document, Grid, format_bytes};
 
 /// Entries and executables removed from a cache folder.
-#[non_exhaustive]
 pub struct PruneResult<'a> {
     /// The entries.
     pub removed: &'a [Pruned],

@@ -16,7 +16,6 @@ use super::{Document, Grid, format_ns, format_part};
 
 /// The result of an A/A calibration.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct SelftestResult {
     /// Version of the schema.
     pub schema: u32,
@@ -50,7 +49,6 @@ pub struct SelftestResult {
 
 /// A program without figures.
 #[derive(Debug, Serialize)]
-#[non_exhaustive]
 pub struct FailedProgram {
     /// Its name.
     pub program: String,

@@ -13,7 +13,6 @@ const HEADER_BYTES: usize = 23;
 
 /// Bytes of a log that are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Damage {
     /// Where they start.
     pub offset: u64,

@@ -231,7 +231,7 @@ pub(super) fn is_at(path: &Path, file: &Metadata) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::CandidateSamples;
+    use crate::samples::{CandidateSamples, RoundRecord};
 
     fn round(job: Digest, round: u32) -> LogRecord {
         let samples = vec![CandidateSamples { candidate: 0, ns: vec![u64::from(round) + 10] }];

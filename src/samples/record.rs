@@ -60,7 +60,6 @@ pub enum LogRecord {
 
 /// What a job measures. `job` is a digest of everything that makes samples comparable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct JobRecord {
     /// The job's digest.
     pub job: Digest,
@@ -102,7 +101,6 @@ setters!(JobRecord { fresh: bool });
 
 /// One candidate of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct CandidateRecord {
     /// Its config.
     pub config: Config,
@@ -113,7 +111,6 @@ pub struct CandidateRecord {
 
 /// All samples of one round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct RoundRecord {
     /// The job.
     pub job: Digest,
@@ -132,7 +129,6 @@ pub struct RoundRecord {
 
 /// What is known about a candidate's program besides its times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ProgramFigures {
     /// Index of the candidate.
     pub candidate: usize,
@@ -169,7 +165,6 @@ pub struct CandidateSamples {
 
 /// Why a candidate was dropped.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct FailureRecord {
     /// The job.
     pub job: Digest,

@@ -15,7 +15,6 @@ use crate::digest::{Digest, FieldHasher, SetDigest};
 
 /// The result of reading a whole log. Rounds stay on disk; only their positions are kept.
 #[derive(Debug, Default)]
-#[non_exhaustive]
 pub struct Replay {
     /// Entries in force: the cache's keys and values, as text.
     pub entries: BTreeMap<String, String>,
@@ -55,7 +54,6 @@ pub(super) struct JobFrames {
 
 /// Everything in the log about one job.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
 pub struct JobHistory {
     /// The job.
     pub job: Option<JobRecord>,

@@ -16,7 +16,6 @@ const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
 
 /// How often a copy would be called better than another copy of the same program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct FalseWins {
     /// Decisions that were made: each ordered pair of copies, from all rounds and from either half of them.
     pub decisions: u32,
@@ -30,7 +29,6 @@ pub struct FalseWins {
 
 /// A machine's noise floor for programs like this one. Differences are relative: 0.01 is one per cent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct Figures {
     /// Copies of the program.
     pub copies: u32,

@@ -51,7 +51,6 @@ const REDUCTION: &str = "module @reduction {
 
 /// A program and what is known about it.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct SelftestProgram {
     /// The file as the user named it, or the built-in name.
     pub name: String,

@@ -22,7 +22,6 @@ use crate::timer::{Job, JobCandidate, Timer};
 
 /// The amount of measurement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SelftestOptions {
     /// How often each program is loaded, at least twice.
     pub copies: usize,

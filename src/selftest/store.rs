@@ -31,7 +31,6 @@ const MAX_POINTS: usize = 32;
 
 /// The key of figures: those of another device, software, timer, metric or state of the caches do not apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct FigureKey {
     /// The device and the software around it.
     pub device: DeviceFingerprint,
@@ -49,7 +48,6 @@ impl FigureKey {
 
 /// The figures of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct Point {
     /// Its name; for people only.
     pub program: String,
@@ -100,7 +98,6 @@ pub struct StoredFigures {
 
 /// The known noise floor.
 #[derive(Debug, Clone, Default, PartialEq)]
-#[non_exhaustive]
 pub struct KnownNoise {
     /// The noise floor, by the duration of programs.
     pub resolution: Resolution,

@@ -10,7 +10,6 @@ use crate::timer::Timer;
 
 /// The call of a plan that needs the most devices at once, and how many: one per partition of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct WidestCall {
     /// The call.
     pub call: Call,
@@ -22,7 +21,6 @@ pub struct WidestCall {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{call}` has a program of {partitions} partitions, and {} here: use `compile --target` for programs that run \
          on several hosts{}", are(*.devices), way(*.is_cpu, *.partitions))]
-#[non_exhaustive]
 pub struct SeveralHosts {
     /// The call.
     pub call: Call,
@@ -47,7 +45,6 @@ fn way(is_cpu: bool, count: u64) -> String {
 #[error("`{call}` has a program of {partitions} partitions, which needs {partitions} consecutive devices, and {} in \
          the list cannot be divided into such groups: list a multiple of {partitions}, such as `0-{}`",
         counted(*.devices, "device"), .partitions.saturating_sub(1))]
-#[non_exhaustive]
 pub struct NoGroups {
     /// The call.
     pub call: Call,

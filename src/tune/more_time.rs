@@ -12,7 +12,6 @@ const MOST: f64 = 100_000.0;
 
 /// The cost of distinguishing the configs of a tie set by the minimum improvement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct MoreTime {
     /// Rounds in all.
     pub rounds: u32,

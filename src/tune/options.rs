@@ -11,7 +11,6 @@ use crate::setters;
 
 /// Settings of a tuning run.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct TuneOptions {
     /// How each invocation is raced: its rounds, its time, and what a winner must show.
     pub race: RaceOptions,
@@ -53,7 +52,6 @@ setters!(TuneOptions {
 
 /// Settings of a search, which picks the configs to race if there are more than [`MAX_RACED`](super::MAX_RACED).
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SearchOptions {
     /// Which strategy picks the next config.
     pub kind: StrategyKind,

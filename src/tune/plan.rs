@@ -16,7 +16,6 @@ use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};
 
 /// Which calls of a module are tuned, and from which recordings.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct PlanOptions {
     /// Which devices' recordings may be used for this device.
     pub match_mode: MatchMode,
@@ -44,7 +43,6 @@ setters!(PlanOptions {
 
 /// What will be tuned, in that order, and what cannot be.
 #[derive(Debug, Clone, Default)]
-#[non_exhaustive]
 pub struct TuningPlan {
     /// What is tuned here.
     pub invocations: Vec<PlannedInvocation>,
@@ -65,7 +63,6 @@ pub struct TuningPlan {
 /// Requested names that no call of the module has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no operation to tune has the name {}; `--dry-run` lists them", .only.join(", "))]
-#[non_exhaustive]
 pub struct NoSuchCall {
     /// The requested names.
     pub only: Vec<String>,
@@ -98,7 +95,8 @@ pub fn plan(
     let diagnosis = scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message));
     let notes = diagnosis.chain(registry.problems().iter().map(ToString::to_string)).collect();
     let step = options.step.clone();
-    let plan = TuningPlan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..TuningPlan::default() };
+    let plan =
+        TuningPlan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..TuningPlan::default() };
     let mut plan = match options.shard {
         Some(shard) => plan.of_shard(shard),
         None => plan,

@@ -13,7 +13,6 @@ use super::tuner::Tuned;
 
 /// One invocation to tune and how it was matched.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct PlannedInvocation {
     /// What was recorded.
     pub invocation: Arc<Invocation>,

@@ -79,7 +79,6 @@ pub(crate) fn ended_by_user(rounds: u32) -> &'static str {
 
 /// A config and its median time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ConfigTime {
     /// The config.
     pub config: Config,
@@ -102,7 +101,6 @@ impl ConfigTime {
 
 /// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct OperationResult {
     /// The call.
     #[serde(flatten)]
@@ -220,7 +218,6 @@ impl OperationResult {
 
 /// A label that matched no invocation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct MissedLabel {
     /// Operation and call key as the module has them.
     #[serde(flatten)]
@@ -233,7 +230,6 @@ pub struct MissedLabel {
 
 /// How much of a profiled step a run saves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct ProfiledStep {
     /// The profile.
     pub profile: String,
@@ -254,7 +250,6 @@ pub struct ProfiledStep {
 
 /// The result of a run; a cache accepts it as an overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct AutotuningResult {
     /// Version of this schema: [`RESULT_SCHEMA`].
     pub schema: u32,

@@ -24,7 +24,6 @@ pub enum SearchEnd {
 
 /// How the raced configs were picked from a larger space.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
 pub struct Searched {
     /// The strategy's name.
     pub strategy: String,

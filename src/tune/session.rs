@@ -41,7 +41,6 @@ struct SessionDevice<'a> {
 /// A run stopped by an error, with what was decided, and committed, before it.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-#[non_exhaustive]
 pub struct Stopped<R> {
     /// The result of the run so far; calls that were not started say so.
     pub so_far: Box<R>,

@@ -12,7 +12,6 @@ use crate::timer::events::{Event, EventKind, Events, Phase, Sink, Slice};
 /// Wall time of each part of the work, nanoseconds; the parts do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-#[non_exhaustive]
 pub struct TimeBreakdown {
     /// Inputs made, written and loaded.
     pub inputs_ns: u64,

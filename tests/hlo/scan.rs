@@ -38,6 +38,36 @@ fn shapes(label: &FoundLabel, backward: bool) -> Vec<Vec<String>> {
         .collect()
 }
 
+/// A module that calls one operation this often, with so many of the calls in the backward pass.
+fn calls(all: usize, backward: usize) -> String {
+    let scope = |at: usize| if at < backward { "transpose(jvp(f))/" } else { "" };
+    let line = |at: usize| {
+        let name = format!("jit(f)/{}ejkernel_ops#gate_mix@v3:00aa11bb22cc33dd/neg", scope(at));
+        format!("  %n.{at} = f32[4]{{0}} negate(%a), metadata={{op_name=\"{name}\"}}\n")
+    };
+    let body: String = (0..all).map(line).collect();
+    format!(
+        "HloModule jit_deep\n\nENTRY %main (a: f32[4]) -> f32[4] {{\n  %a = f32[4]{{0}} parameter(0)\n{body}  \
+         ROOT %r = f32[4]{{0}} copy(%a)\n}}\n"
+    )
+}
+
+#[test]
+fn call_sites_beyond_the_list_are_counted() {
+    for (all, backward, listed) in [(300, 0, 256), (300, 120, 256), (600, 299, 256), (256, 1, 256), (3, 3, 3)] {
+        let scan = scan_bytes(calls(all, backward).as_bytes(), "x", &ScanOptions::default()).unwrap();
+        let label = find(&scan, "gate_mix@v3");
+        assert_eq!((label.forward_calls, label.backward_calls), ((all - backward) as u64, backward as u64));
+        assert_eq!(label.call_sites.len(), listed);
+        let said = codes(&scan).contains(&"call-sites-cut");
+        assert_eq!(said, all > listed, "{:?}", scan.diagnosis);
+        if said {
+            let message = &scan.diagnosis.last().unwrap().message;
+            assert!(message.contains(&format!("`gate_mix@v3:00aa11bb22cc33dd` has {all}")), "{message}");
+        }
+    }
+}
+
 fn error(bytes: &[u8]) -> String {
     let error = scan_bytes(bytes, "x", &ScanOptions::default()).unwrap_err().to_string();
     assert!(!error.contains('\n'), "{error}");

@@ -23,7 +23,6 @@ pub(super) const SCRIPT: &str = include_str!("report.js");
 
 /// The content of a page.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct HtmlReport<'a> {
     /// What was tuned: a module's name, or a cache folder's.
     pub subject: &'a str,

@@ -14,7 +14,6 @@ use super::table::table;
 
 /// A second profile, after a change.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct AfterPage<'a> {
     /// What was captured: a file's or folder's name.
     pub subject: &'a str,

@@ -22,7 +22,6 @@ const SCRIPT: &str = concat!(include_str!("view.js"), include_str!("flame.js"), 
 
 /// What a page shows.
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct ViewPage<'a> {
     /// What was captured: a file's or folder's name.
     pub subject: &'a str,

@@ -39,7 +39,6 @@ impl Flag {
 
 /// An entry that applies.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct Hit<'a> {
     key: HitKey<'a>,
     /// The entry.

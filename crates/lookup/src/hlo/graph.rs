@@ -50,6 +50,10 @@ pub(crate) struct Computation<'a> {
     pub(crate) name: Cow<'a, [u8]>,
     /// Its arguments and operations. Operands may come after their users only in graph regions.
     pub(crate) nodes: Vec<Node<'a>>,
+    /// The attributes of each of its results in the form's spelling; `None` if the form does not list them.
+    pub(crate) results: Option<Vec<&'a [u8]>>,
+    /// The values that it returns.
+    pub(crate) returns: Vec<Value>,
 }
 
 /// The number of a node within its computation.
@@ -86,7 +90,8 @@ pub(crate) enum NodeKind {
 #[derive(Debug, Default)]
 pub(crate) struct Node<'a> {
     pub(crate) kind: NodeKind,
-    /// The instruction's name; in MLIR the function that it calls, or the opcode.
+    /// The instruction's name; in MLIR the function that it calls, or the opcode, and of an argument what the program
+    /// calls it.
     pub(crate) name: Cow<'a, str>,
     /// Its opcode as the form spells it: `dot`, `stablehlo.dot_general`.
     pub(crate) opcode: Cow<'a, str>,
@@ -98,6 +103,8 @@ pub(crate) struct Node<'a> {
     pub(crate) payload: Cow<'a, [u8]>,
     /// The names of the computations that it calls.
     pub(crate) called: Vec<Cow<'a, [u8]>>,
+    /// Its attributes in the form's spelling, as far as a reader keeps them.
+    pub(crate) attributes: &'a [u8],
     /// The node whose region holds it.
     pub(crate) holder: Option<NodeId>,
     /// Its line from 1, if the form has lines.
@@ -126,5 +133,16 @@ impl Node<'_> {
             Some(part) => all.get(part).map(std::slice::from_ref).unwrap_or_default(),
             None => all,
         }
+    }
+}
+
+/// Appends the name of a scope after those that are fused with it.
+pub(crate) fn join_scopes<'a>(scope: &mut Cow<'a, [u8]>, name: Cow<'a, [u8]>) {
+    if scope.is_empty() {
+        *scope = name;
+    } else if !name.is_empty() {
+        let scope = scope.to_mut();
+        scope.push(b';');
+        scope.extend_from_slice(&name);
     }
 }

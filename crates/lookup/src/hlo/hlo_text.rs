@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        Computation { name: Cow::Borrowed(name), nodes }
+        Computation { name: Cow::Borrowed(name), nodes, ..Computation::default() }
     }
 
     fn instruction(

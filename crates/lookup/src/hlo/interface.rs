@@ -1,13 +1,17 @@
 //! The names of a program's arguments, and which of them it may overwrite.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use prost::Message;
 
 use super::error::ScanErrorKind;
 use super::found::ModuleForm;
+use super::graph::{Computation, Node, NodeKind};
+use super::mlir_text::{self, attribute};
 use super::module::HloModule;
+use super::program::DONATED;
 use super::schema::hlo::HloModuleProto;
+use super::text_cursor::quoted;
 
 /// Longest path of an argument.
 const MAX_PATH_BYTES: usize = 1024;
@@ -26,68 +30,49 @@ pub struct ProgramArgument {
 /// and unusual text.
 pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
     match form {
-        ModuleForm::StablehloText => Ok(std::str::from_utf8(bytes).ok().and_then(of_text)),
+        ModuleForm::StablehloText => Ok(of_text(bytes)),
         ModuleForm::HloProto => of_proto(bytes),
         _ => Ok(None),
     }
 }
 
-fn of_text(text: &str) -> Option<Vec<ProgramArgument>> {
-    let start = text.find("func.func public @main(")? + "func.func public @main(".len();
-    let (pieces, _) = list(text.get(start..)?)?;
-    // most texts name their arguments inline
-    let has_aliases = pieces.iter().any(|piece| piece.contains(" loc(#"));
-    let aliases = if has_aliases { aliases(text) } else { HashMap::new() };
-    let argument = |piece: &str| {
-        let (_, rest) = piece.trim().split_once(": ").filter(|(name, _)| name.starts_with('%'))?;
-        let is_donated = ["tf.aliasing_output", "jax.buffer_donor"].iter().any(|mark| rest.contains(mark));
-        let location = rest.rsplit_once(" loc(").map_or("", |(_, location)| location);
-        let name = match location.strip_prefix('"') {
-            Some(name) => quoted(name),
-            None => aliases.get(location.trim_end_matches(')')).copied(),
-        };
-        Some(ProgramArgument { path: path(name.unwrap_or_default()), is_donated })
+fn of_text(text: &[u8]) -> Option<Vec<ProgramArgument>> {
+    let main = entry(text)?;
+    let is_argument = |node: &&Node<'_>| node.kind == NodeKind::Argument && node.holder.is_none();
+    let argument = |node: &Node<'_>| {
+        let has = |mark: &&[u8]| memchr::memmem::find(node.attributes, mark).is_some();
+        ProgramArgument { path: path(&node.name), is_donated: DONATED.iter().any(has) }
     };
-    pieces.into_iter().filter(|piece| !piece.trim().is_empty()).map(argument).collect()
+    Some(main.nodes.iter().take_while(is_argument).map(argument).collect())
+}
+
+/// The function that a program begins with.
+fn entry(text: &[u8]) -> Option<Computation<'_>> {
+    mlir_text::functions(text).into_iter().find(|function| &*function.name == b"main")
 }
 
 /// The names of the results of a module's entry, as JAX writes them in the text: `loss` for `result['loss']`; empty if
 /// the form or the text lacks them.
 pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
-    let text =
-        Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    text.and_then(results_of_text).unwrap_or_default()
-}
-
-fn results_of_text(text: &str) -> Option<Vec<String>> {
-    let (_, main) = text.split_once("func.func public @main(")?;
-    let (_, rest) = list(main)?;
-    let (results, _) = list(rest.strip_prefix(" -> (")?)?;
-    let name = |piece: &&str| {
-        let name = piece.split_once("jax.result_info = \"").and_then(|(_, rest)| quoted(rest)).unwrap_or_default();
-        let name = path(name);
+    let main = Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(entry);
+    let name = |attributes: &&[u8]| {
+        let named = attribute(attributes, b"jax.result_info").and_then(|name| name.strip_prefix(b"\"")).map(quoted);
+        let name = path(&String::from_utf8_lossy(named.unwrap_or_default()));
         name.strip_prefix("result").map_or(name.as_str(), |rest| rest.trim_start_matches('/')).to_owned()
     };
-    Some(results.iter().map(name).collect())
+    main.and_then(|main| main.results).unwrap_or_default().iter().map(name).collect()
 }
 
 /// Whether a module's entry has results; `None` if the form or the text does not tell.
 pub(super) fn has_results(form: ModuleForm, bytes: &[u8]) -> Option<bool> {
     match form {
-        ModuleForm::StablehloText => text_has_results(std::str::from_utf8(bytes).ok()?),
+        ModuleForm::StablehloText => {
+            let main = entry(bytes)?;
+            // the generic form lists only results with attributes
+            Some(main.results.map_or(!main.returns.is_empty(), |results| !results.is_empty()))
+        }
         ModuleForm::HloProto => proto_has_results(bytes),
         _ => None,
-    }
-}
-
-fn text_has_results(text: &str) -> Option<bool> {
-    // what is not named private is public
-    let (_, main) = ["func.func public @main(", "func.func @main("].iter().find_map(|start| text.split_once(start))?;
-    let (_, rest) = list(main)?;
-    let rest = rest.trim_start();
-    match rest.strip_prefix("->") {
-        Some(results) => Some(!results.trim_start().starts_with("()")),
-        None => (rest.starts_with('{') || rest.starts_with("attributes")).then_some(false),
     }
 }
 
@@ -95,59 +80,6 @@ fn text_has_results(text: &str) -> Option<bool> {
 fn proto_has_results(module: &[u8]) -> Option<bool> {
     let result = HloModuleProto::decode(module).ok()?.host_program_shape?.result?;
     Some(!result.leaves().is_empty())
-}
-
-/// The names behind location aliases: `#loc1 = loc("params['w']")`.
-fn aliases(text: &str) -> HashMap<&str, &str> {
-    let named = text.lines().filter(|line| line.starts_with('#')).filter_map(|line| {
-        let (alias, rest) = line.split_once(" = loc(\"")?;
-        let name = quoted(rest)?;
-        // a quoted text followed by a position is a file name
-        rest.get(name.len()..).filter(|after| after.starts_with("\")") || after.starts_with("\"("))?;
-        Some((alias, name))
-    });
-    named.collect()
-}
-
-/// The text before the closing quote.
-fn quoted(text: &str) -> Option<&str> {
-    let mut escaped = false;
-    let end = text.bytes().position(|byte| {
-        let ends = byte == b'"' && !escaped;
-        escaped = byte == b'\\' && !escaped;
-        ends
-    })?;
-    text.get(..end)
-}
-
-/// The parts of a list in parentheses, up to the one that closes it, and what follows that.
-fn list(text: &str) -> Option<(Vec<&str>, &str)> {
-    let (mut pieces, mut start, mut depth) = (Vec::new(), 0, 0_usize);
-    let (mut is_quoted, mut escaped) = (false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        if is_quoted {
-            is_quoted = escaped || byte != b'"';
-            escaped = byte == b'\\' && !escaped;
-            continue;
-        }
-        match byte {
-            b'"' => is_quoted = true,
-            b'(' | b'<' | b'{' | b'[' => depth += 1,
-            b')' if depth == 0 => {
-                pieces.push(text.get(start..at)?);
-                return Some((pieces, text.get(at + 1..)?));
-            }
-            // the arrow of a function type closes nothing
-            b'>' if text.as_bytes().get(at.checked_sub(1)?) == Some(&b'-') => {}
-            b')' | b'>' | b'}' | b']' => depth = depth.checked_sub(1)?,
-            b',' if depth == 0 => {
-                pieces.push(text.get(start..at)?);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    None
 }
 
 fn of_proto(bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
@@ -284,7 +216,7 @@ mod tests {
         let two = r#"tensor<f32> {jax.result_info = "result[0]['loss']"}, tensor<2xf32> {jax.result_info = "[1].w"}"#;
         assert_eq!(named(two), ["0/loss", "1/w"]);
         assert_eq!(named(r#"tensor<f32> {jax.result_info = "result"}, tensor<f32>"#), ["", ""]);
-        assert_eq!(results_in("module {\n func.func public @main() -> tensor<f32> {"), Vec::<String>::new());
+        assert_eq!(results_in("module {\n func.func public @main() -> tensor<f32> {"), [""]);
         assert_eq!(results_in("func.func public @main(%x: tensor<f32>) -> (tensor"), Vec::<String>::new());
         assert_eq!(results(ModuleForm::HloProto, two.as_bytes()), Vec::<String>::new());
     }

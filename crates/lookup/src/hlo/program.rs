@@ -9,8 +9,9 @@ use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
 use super::hlo_text;
-use super::index_range::{index_ranges_of_proto, index_ranges_of_text};
+use super::index_range::{index_ranges_of_functions, index_ranges_of_proto};
 use super::interface::{ProgramArgument, arguments, has_results, results};
+use super::mlir_text;
 use super::module::damaged;
 use super::schema::hlo::HloModuleProto;
 
@@ -32,7 +33,7 @@ pub struct Program<'a> {
 }
 
 /// The name in MLIR's text and bytecode of an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
-const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
+pub(super) const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// The name of the module attribute with the number of partitions; no other attribute has this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
 /// The prefix of Shardy's attributes, also of those stored in a portable artifact (`xla.sdy.…`).
@@ -89,7 +90,7 @@ impl Program<'_> {
     /// index. Empty for every form but StableHLO text and `HloModuleProto`.
     pub fn index_ranges(&self) -> Vec<Option<u64>> {
         match self.form {
-            ModuleForm::StablehloText => std::str::from_utf8(self.bytes).map(index_ranges_of_text).unwrap_or_default(),
+            ModuleForm::StablehloText => index_ranges_of_functions(&mlir_text::functions(self.bytes)),
             ModuleForm::HloProto => index_ranges_of_proto(self.bytes),
             _ => Vec::new(),
         }

@@ -181,9 +181,10 @@ impl<'u> Sites<'u> {
     /// The labels and the direction of a node; a payload's labels have the direction of the scopes beside it.
     fn standing(&mut self, node: &Node<'_>, around: Option<&Standing>) -> Standing {
         let mut standing = around.cloned().unwrap_or_default();
+        let is_inside = standing.is_transposed;
         let (scope, payload) = (self.scope(&node.scope), self.scope(&node.payload));
         if let Some(scope) = scope.and_then(|scope| self.scopes.get(scope)) {
-            standing.labels.extend(&scope.labels);
+            standing.labels.extend(scope.labels.iter().map(|&(label, own)| (label, own || is_inside)));
             standing.is_transposed |= scope.is_transposed;
         }
         if let Some(payload) = payload.and_then(|payload| self.scopes.get(payload)) {

@@ -59,7 +59,6 @@ pub enum Settled {
 
 /// The state of the race.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub struct RaceState {
     /// Candidates that are still measured, the baseline included.
     pub contenders: Vec<usize>,

@@ -46,7 +46,6 @@ struct Names {
 
 /// One entry's key and config, in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct SnapshotRecord<'a> {
     /// Its key.
     pub key: KeyRef<'a>,

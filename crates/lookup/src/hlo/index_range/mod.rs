@@ -5,9 +5,9 @@
 //! them, and into loops. Each form of a module has a reader, which returns its functions in one form.
 
 mod follow;
+mod graph;
 mod places;
 mod proto;
-mod text;
 
+pub(super) use graph::index_ranges as index_ranges_of_functions;
 pub(super) use proto::index_ranges as index_ranges_of_proto;
-pub(super) use text::index_ranges as index_ranges_of_text;

@@ -1,0 +1,158 @@
+//! Functions and modules, which are operations that hold others.
+
+use std::borrow::Cow;
+
+use super::operation::{Kind, Operation};
+use super::values::Values;
+use super::{Reader, is_word};
+use crate::hlo::graph::{Computation, Node, NodeId, Value};
+use crate::hlo::text_cursor::{Cursor, balanced, parts, quoted};
+
+/// A function that is being read.
+#[derive(Debug, Default)]
+pub(super) struct Function<'a> {
+    pub(super) nodes: Vec<Node<'a>>,
+    pub(super) values: Values<'a>,
+    pub(super) returns: Vec<Value>,
+}
+
+/// Whether an operation is a function of any dialect.
+pub(super) fn is_function(opcode: &[u8]) -> bool {
+    opcode == b"func" || opcode.ends_with(b".func") || opcode.ends_with(b".func_v1")
+}
+
+pub(super) fn is_return(opcode: &[u8]) -> bool {
+    opcode == b"return" || opcode == b"func.return" || opcode == b"vhlo.return_v1"
+}
+
+/// What follows `key =` in the attributes of an operation.
+pub(crate) fn attribute<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    memchr::memmem::find_iter(text, key).find_map(|at| {
+        let before = at.checked_sub(1).and_then(|at| text.get(at));
+        let mut cursor = Cursor::new(text.get(at + key.len()..)?);
+        let is_whole = before.is_none_or(|&byte| !is_word(byte)) && cursor.eat(b"=");
+        is_whole.then(|| cursor.next()).flatten().map(|_| cursor.rest())
+    })
+}
+
+/// A symbol without its sign and quotes: `@main`, `@"a b"`, or the string that names it in the generic form.
+pub(super) fn symbol(text: &[u8]) -> &[u8] {
+    let text = text.strip_prefix(b"@").unwrap_or(text);
+    match text.strip_prefix(b"\"") {
+        Some(text) => quoted(text),
+        None => text.get(..symbol_length(text)).unwrap_or_default(),
+    }
+}
+
+/// Length of a symbol's name, without its sign.
+pub(super) fn symbol_length(text: &[u8]) -> usize {
+    match text.strip_prefix(b"\"") {
+        Some(text) => quoted(text).len() + 2,
+        None => text.iter().take_while(|&&byte| is_word(byte) || byte == b'-').count(),
+    }
+}
+
+/// The dictionaries of a list such as `arg_attrs = [{}, {jax.buffer_donor = true}]`.
+fn dictionaries<'a>(text: &'a [u8], key: &[u8]) -> Option<Vec<&'a [u8]>> {
+    let list = attribute(text, key).filter(|list| list.starts_with(b"["))?;
+    let inner = list.get(1..balanced(list).saturating_sub(1))?;
+    Some(parts(inner).collect())
+}
+
+impl<'a> Reader<'a, '_> {
+    pub(super) fn function(&mut self, is_generic: bool) {
+        let outer = std::mem::take(&mut self.function);
+        let mut read = Operation::new(Kind::Function, None, is_generic);
+        self.body(&mut read);
+        let mut function = std::mem::replace(&mut self.function, outer);
+        let mut results = Some(read.result_attributes.as_slice());
+        let (named, of_results);
+        if is_generic {
+            named = attribute(read.text, b"sym_name").map(symbol);
+            let arguments = dictionaries(read.text, b"arg_attrs").unwrap_or_default();
+            for (node, text) in function.nodes.iter_mut().zip(arguments) {
+                node.attributes = text;
+            }
+            of_results = dictionaries(read.text, b"res_attrs");
+            results = of_results.as_deref();
+        } else {
+            named = read.symbols.first().map(|name| symbol(name));
+        }
+        // a declaration has no body
+        if read.has_region {
+            let name = self.qualified(named.unwrap_or_default());
+            let Function { nodes, returns, .. } = function;
+            (self.each)(Computation { name, nodes, results: results.map(<[_]>::to_vec), returns });
+        }
+    }
+
+    pub(super) fn module(&mut self, is_generic: bool) {
+        // what a module holds besides functions is in no function
+        let outer = std::mem::take(&mut self.function);
+        let mut read = Operation::new(Kind::Module, None, is_generic);
+        read.is_outermost = self.depth == 0;
+        self.body(&mut read);
+        self.function = outer;
+        if read.is_outermost {
+            self.name_module(&read);
+            // JAX writes the attribute during lowering, before any partitioner runs
+            self.head.partitioned = read.partitions.then_some(false).or(self.head.partitioned);
+        }
+    }
+
+    /// The name of a module whose region begins.
+    pub(super) fn enter_module(&mut self, read: &Operation<'a>) {
+        if read.is_outermost {
+            self.name_module(read);
+        } else {
+            self.modules.push(module_name(read));
+        }
+    }
+
+    fn name_module(&mut self, read: &Operation<'a>) {
+        let name = String::from_utf8_lossy(module_name(read)).into_owned();
+        if self.head.module.is_none() && !name.is_empty() {
+            self.head.module = Some(name);
+        }
+    }
+
+    /// A function's name with those of the modules around it: `kernels::add`.
+    pub(super) fn qualified(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.modules.is_empty() {
+            return Cow::Borrowed(name);
+        }
+        let path: Vec<&[u8]> = self.modules.iter().copied().chain([name]).collect();
+        Cow::Owned(path.join(&b"::"[..]))
+    }
+
+    /// The names of the functions that an operation calls.
+    pub(super) fn callees(&self, opcode: &[u8], symbols: &[&'a [u8]], text: &'a [u8]) -> Vec<Cow<'a, [u8]>> {
+        const LISTS: [&[u8]; 4] = [b"callee", b"decomposition", b"called_computation", b"called_computations"];
+        let is_call = matches!(opcode, b"call" | b"func.call" | b"vhlo.call_v1");
+        if !is_call && ![&b"composite"[..], b"custom_call", b"async_start"].iter().any(|end| opcode.ends_with(end)) {
+            return Vec::new();
+        }
+        let mut named: Vec<&[u8]> = if is_call { symbols.to_vec() } else { Vec::new() };
+        for list in LISTS.iter().filter_map(|key| attribute(text, key)) {
+            let length = if list.starts_with(b"[") {
+                balanced(list)
+            } else {
+                symbol_length(list.get(1..).unwrap_or_default()) + 1
+            };
+            let list = list.get(..length).unwrap_or_default();
+            named.extend(memchr::memchr_iter(b'@', list).filter_map(|at| list.get(at..)));
+        }
+        named.into_iter().map(|name| self.qualified(symbol(name))).collect()
+    }
+}
+
+fn module_name<'a>(read: &Operation<'a>) -> &'a [u8] {
+    let named = if read.is_generic { attribute(read.text, b"sym_name") } else { read.symbols.first().copied() };
+    named.map(symbol).unwrap_or_default()
+}
+
+/// The node of a new argument or operation.
+pub(super) fn push<'a>(function: &mut Function<'a>, node: Node<'a>) -> NodeId {
+    function.nodes.push(node);
+    function.nodes.len() - 1
+}
