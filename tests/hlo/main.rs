@@ -5,6 +5,7 @@ mod support;
 
 mod candidates;
 mod cost;
+mod envelopes;
 mod folders;
 mod layouts;
 mod matching;

@@ -118,7 +118,7 @@ fn facts_of_events_stand_in_for_missing_hlo() {
     assert!((label.share - 0.7).abs() < 1e-9);
     // 1000 operations in each of three runs of 700 µs
     assert_eq!(label.work.as_ref().map(|work| (work.flops, work.time_ns)), Some((3000.0, 2_100_000.0)));
-    assert!(has(&summary.notes, "those that its events state"), "{:?}", summary.notes);
+    assert!(has(&summary.notes, "what their events state"), "{:?}", summary.notes);
     let stacks = stacks(&captured("nohlo"), &HloFiles::default(), StacksBy::Source, false);
     assert!(stacks.time_ns.keys().any(|stack| stack.contains(&"/src/model.py:41".to_owned())), "{:?}", stacks.time_ns);
 }
@@ -248,6 +248,31 @@ fn regions_of_a_custom_call_count_with_their_call() {
     assert_eq!(opcodes, expected);
     assert!(summary.op_names.iter().any(|part| part.name == "softmax"), "{:?}", summary.op_names);
     assert!(has(&summary.notes, "3 regions of custom calls"), "{:?}", summary.notes);
+}
+
+/// ROCm's graphs have no ids of nodes; XLA's name of the buffer may be written out.
+#[test]
+fn kernels_of_a_command_buffer_have_their_own_names_and_scopes_of_events_count() {
+    let buffer = "command_buffer_3";
+    for hlo_op in [Is::Ref(buffer), Is::Text(buffer)] {
+        let mut plane = PlaneBuilder::new("/device:GPU:0");
+        let of = |hlo_op| [("hlo_op", hlo_op), ("hlo_module", Is::Ref("jit_f")), ("program_id", Is::Int(9))];
+        let name = ("name", Is::Ref("jit(f)/ejkernel_ops#gate_mix@v3:00aa11bb22cc33dd/dot_general"));
+        let mut events = Vec::new();
+        for run in 0..3 {
+            let start = run * 1000 * US;
+            let stats = [&of(Is::Ref("dot.1"))[..], &[name]].concat();
+            events.push(plane.event(("gemm", ""), start, 100 * US, &stats));
+            let kernel = ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>).kd", "");
+            events.push(plane.event(kernel, start + 100 * US, 50 * US, &of(hlo_op)));
+        }
+        plane.line("Stream #7(Kernel)", 0, &events);
+        let captures = synthetic(&[plane]);
+        assert_eq!(shown(&measured(&captures).0).iter().map(|row| row.1).collect::<Vec<_>>(), ["unknown"]);
+        let summary = summary_of(&captures);
+        assert_eq!(summary.labels.iter().map(|one| one.operations).collect::<Vec<_>>(), [1]);
+        assert!(summary.operations.iter().any(|one| one.communication), "{:?}", summary.operations);
+    }
 }
 
 #[test]

@@ -60,7 +60,10 @@ fn hosts_of_one_launch_are_read_together_or_named() {
     let minutes = logs(&[("2026_05_06_04_45_00", "node-1"), ("2026_05_06_04_47_38", "node-0")]);
     let (read_runs, said) = read(minutes.path());
     assert_eq!(read_runs, ["2026_05_06_04_47_38"]);
-    assert!(said.contains("`2026_05_06_04_45_00` began within 10 minutes") && said.contains("give all: "), "{said}");
+    assert!(
+        said.contains("`2026_05_06_04_45_00` began within 10 minutes of it") && said.contains("give all: "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -84,4 +87,9 @@ fn other_files_are_named_as_what_they_are() {
         assert_eq!(ended.code, BAD_INPUT, "{name}");
         assert!(ended.fault().contains(what) && ended.fault().contains(".xplane.pb"), "{name}: {}", ended.fault());
     }
+    let trace = folder.path().join("step.pftrace");
+    let trace = trace.to_str().unwrap();
+    assert_eq!(run(folder.path(), &["profile", "trace", CAPTURE, "-o", trace]).code, 0);
+    let ended = run(folder.path(), &["profile", "summary", trace]);
+    assert!(ended.fault().contains("a trace of Perfetto"), "{}", ended.fault());
 }

@@ -16,6 +16,7 @@ mod mosaic;
 mod nsys;
 mod nsys_notebook;
 mod oracles;
+mod payloads_and_meshes;
 mod perfetto;
 mod programs;
 mod summary;

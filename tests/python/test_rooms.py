@@ -27,7 +27,7 @@ FLOORS = [
         "ejkernel_fields",
         "tokamax_operations",
     ],
-    ["_stages"],
+    ["_stages", "_label"],
     ["module", "inputs", "profiling", "record", "fleet"],
     ["libraries"],
     # it builds the programs of recipes, and must stand alone, so it identifies devices itself

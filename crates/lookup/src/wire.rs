@@ -227,6 +227,11 @@ impl<'a> Iterator for WireCursor<'a> {
     }
 }
 
+/// The highest number of a message's fields, as far as they can be read; zero if there is none.
+pub fn highest_field(message: &[u8]) -> u32 {
+    WireCursor::new(message).map_while(Result::ok).map(|(number, _)| number).max().unwrap_or(0)
+}
+
 /// The numbers of a repeated varint field, packed or not.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .._label import PAYLOAD
 from .dtypes import is_real
 
 # old enough for plugins of early 2025; a program that needs a newer version is written in JAX's current one
@@ -26,6 +27,8 @@ _KNOWN_CUSTOM_CALLS = (
 )
 
 _CUSTOM_CALL = re.compile(r'custom_call\s+@"?([\w.$-]+)')
+
+_FRONTEND_ATTRIBUTES = "mhlo.frontend_attributes"
 
 Function = Callable[..., Any]
 
@@ -101,6 +104,7 @@ def _portable(exported: Any) -> Lowered:
             module.operation.attributes["sym_name"] = ir.StringAttr.get("module")
             if exported.nr_devices == 1:
                 _strip_sharding(ir, module)
+            _strip_payloads(ir, module)
             passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
             plain = module.operation.get_asm(enable_debug_info=False).strip()
             artifact: bytes = _serialize(stablehlo, module, has_shardy="sdy." in plain)
@@ -130,6 +134,23 @@ def _strip_sharding(ir: Any, module: Any) -> None:
 
     def without(held: Any) -> Any:
         return ir.DictAttr.get({one.name: one.attr for one in held if not one.name.startswith("sdy.")})
+
+    module.operation.walk(strip)
+
+
+def _strip_payloads(ir: Any, module: Any) -> None:
+    """Removes the labels of the calls in a program, such as Tokamax's, which hold the config: programs that compute the
+    same are one program."""
+
+    def strip(operation: Any) -> Any:
+        attributes = operation.attributes
+        if _FRONTEND_ATTRIBUTES in attributes:
+            held = {one.name: one.attr for one in attributes[_FRONTEND_ATTRIBUTES] if one.name != PAYLOAD}
+            if held:
+                attributes[_FRONTEND_ATTRIBUTES] = ir.DictAttr.get(held)
+            else:
+                del attributes[_FRONTEND_ATTRIBUTES]
+        return ir.WalkResult.ADVANCE
 
     module.operation.walk(strip)
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-from .._jax import jax_for
+from .._label import labelled
 from ..lookup.best import config_to_trace
 from ..record.arguments import Unrecordable
 from ..record.mapped import whole_arrays
@@ -70,7 +70,7 @@ class Tunable(Declaration):
         key = call.key
         bound.arguments.update(call.fill(list(self._record(call, key).values())))
         # no `@`, at which HLO cuts names
-        with jax_for("tunable functions need").named_scope(f"ejkernel_ops#{self.op}.v{self.version}:{key}"):
+        with labelled(f"ejkernel_ops#{self.op}.v{self.version}:{key}", call.arrays.values()):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
 
     def _record(self, call: Call, key: str) -> Mapping[str, Any]:

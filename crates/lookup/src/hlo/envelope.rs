@@ -4,20 +4,69 @@
 //! `HloProto` into an `HloSnapshot`, always as field 1: `xla/service/hlo.proto`. Before an `HloUnoptimizedSnapshot`
 //! stands its length. `jax.export` puts bytecode into a flatbuffer: `jax/_src/export/serialization.fbs`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use super::detect::HEAD_BYTES;
 use super::error::ScanErrorKind;
-use super::proto::outer_field;
 use super::source::Source;
 use crate::wire::{WireCursor, WireValue};
 
 /// Messages around a module.
 const MAX_LEVELS: usize = 2;
+/// Bytes in which a length before a message, and the start of its module, are looked for.
+const PREFIX_BYTES: usize = 1 << 12;
 /// The tag of field 1 with bytes.
 const FIRST_FIELD: u8 = 0x0a;
 /// The first bytes of MLIR bytecode.
 pub(crate) const BYTECODE: &[u8] = b"ML\xefR";
+
+/// One field of an outer message: its number and, if it is length-delimited, the range of its bytes.
+pub(crate) struct OuterField {
+    pub(crate) number: u64,
+    pub(crate) wire_type: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+/// Reads the field that begins at `offset` of a message that ends at `end`, without its content.
+pub(crate) fn outer_field(source: &dyn Source, offset: u64, end: u64) -> Result<OuterField, ScanErrorKind> {
+    const MAX_HEADER: usize = 20;
+    let cut = |what: &str| ScanErrorKind::Truncated { what: what.to_owned(), offset };
+    let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let header = source.window(offset, MAX_HEADER.min(left)).map_err(ScanErrorKind::Unreadable)?;
+    let mut position = 0;
+    let mut varint = || -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = *header.get(position)?;
+            position += 1;
+            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    };
+    let tag = varint().ok_or_else(|| cut("a field's tag"))?;
+    let (number, wire_type) = (tag >> 3, tag & 7);
+    let length = match wire_type {
+        0 => varint().map(|_| 0),
+        1 => Some(8),
+        2 => varint(),
+        5 => Some(4),
+        _ => {
+            return Err(ScanErrorKind::NotAModule {
+                seen: format!("unknown protobuf wire type {wire_type} at byte {offset}"),
+            });
+        }
+    }
+    .ok_or_else(|| cut("a field's length"))?;
+    let start = offset + position as u64;
+    let field_end = start.checked_add(length).filter(|&field_end| field_end <= end).ok_or_else(|| {
+        cut(&format!("field {number} claims {length} bytes where {} are left", end.saturating_sub(start)))
+    })?;
+    Ok(OuterField { number, wire_type, start, end: field_end })
+}
 
 /// Where an `HloModuleProto` is in a file.
 pub(crate) struct Located {
@@ -34,7 +83,7 @@ pub(crate) fn locate(source: &dyn Source) -> Result<Located, ScanErrorKind> {
     let mut module = 0..source.len();
     let begins = outer_field(source, 0, module.end).is_ok_and(|first| (first.number, first.wire_type) == (1, 2));
     if !begins {
-        let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
+        let head = source.window(0, PREFIX_BYTES).map_err(ScanErrorKind::Unreadable)?;
         if let Some((length, prefix)) = length_before(&head) {
             let left = module.end - prefix;
             let what = || format!("a message of {length} bytes where {left} are left");
@@ -61,6 +110,20 @@ pub(crate) fn module_in(file: &[u8]) -> Result<(u64, &[u8]), ScanErrorKind> {
     let module = locate(&file)?.module;
     let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX);
     Ok((module.start, file.get(place(module.start)..place(module.end)).unwrap_or_default()))
+}
+
+/// Name and id of a module, without reading its instructions.
+pub(crate) fn identity(file: &[u8]) -> Option<(Cow<'_, str>, i64)> {
+    let (_, module) = module_in(file).ok()?;
+    let (mut name, mut id) = (None, 0);
+    for field in WireCursor::new(module) {
+        match field.ok()? {
+            (1, WireValue::Bytes(text)) => name = Some(String::from_utf8_lossy(text)),
+            (5, WireValue::Varint(number)) => id = number as i64,
+            _ => {}
+        }
+    }
+    Some((name?, id))
 }
 
 /// Whether the bytes look like a module, alone or in an envelope: first fields of the right kinds, whether or not the

@@ -135,3 +135,14 @@ impl Node<'_> {
         }
     }
 }
+
+/// Appends the name of a scope after those that are fused with it.
+pub(crate) fn join_scopes<'a>(scope: &mut Cow<'a, [u8]>, name: Cow<'a, [u8]>) {
+    if scope.is_empty() {
+        *scope = name;
+    } else if !name.is_empty() {
+        let scope = scope.to_mut();
+        scope.push(b';');
+        scope.extend_from_slice(&name);
+    }
+}

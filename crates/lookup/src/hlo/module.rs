@@ -7,14 +7,14 @@ use std::ops::Range;
 use bytes::Bytes;
 use prost::{DecodeError, Message};
 
-use super::envelope::locate;
+use super::envelope::{identity, locate};
 use super::error::{ScanError, ScanErrorKind};
 use super::frames::Frame;
 use super::placement::Placement;
 use super::schema::hlo::{HloComputationProto, HloInstructionProto, HloModuleProto};
 use super::schema::xla_data::{FrontendAttributes, ShapeProto};
 use super::shape::NO_SHAPE;
-use crate::wire::{WireCursor, WireValue};
+use crate::wire::highest_field;
 
 /// The frontend attribute with the label that a library attached to an instruction.
 pub(super) const PAYLOAD_ATTRIBUTE: &[u8] = b"xla_metadata_payload";
@@ -116,16 +116,7 @@ impl HloModule {
 
     /// Name and id of a module without reading its instructions, to choose among many.
     pub fn identity(bytes: &[u8]) -> Option<(Cow<'_, str>, i64)> {
-        let (_, bytes) = super::envelope::module_in(bytes).ok()?;
-        let (mut name, mut id) = (None, 0);
-        for field in WireCursor::new(bytes) {
-            match field.ok()? {
-                (1, WireValue::Bytes(text)) => name = Some(String::from_utf8_lossy(text)),
-                (5, WireValue::Varint(number)) => id = number as i64,
-                _ => {}
-            }
-        }
-        Some((name?, id))
+        identity(bytes)
     }
 
     /// An error comes with the message that could not be read.
@@ -223,10 +214,8 @@ impl HloInstruction {
         }
         make_text(&mut payload);
         let bytes = message.shape.as_ref().map_or(0, ShapeProto::packed_bytes);
-        let has_later_fields = is_collective(text(&message.opcode)) && !message.names_groups() && {
-            let mut fields = WireCursor::new(encoded).map_while(Result::ok);
-            fields.any(|(number, _)| number > LAST_FIELD)
-        };
+        let has_later_fields =
+            is_collective(text(&message.opcode)) && !message.names_groups() && highest_field(encoded) > LAST_FIELD;
         Ok(Self { message, bytes, computation, has_later_fields, payload })
     }
 

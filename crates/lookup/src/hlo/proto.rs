@@ -11,7 +11,7 @@ use std::ops::Range;
 use prost::Message;
 
 use super::census::Structure;
-use super::envelope::locate;
+use super::envelope::{OuterField, locate, outer_field};
 use super::error::ScanErrorKind;
 use super::escape::Escapes;
 use super::graph::{Computation, Head, Node, NodeKind, Value};
@@ -28,54 +28,6 @@ const MAX_COMPUTATION_BYTES: u64 = 1 << 29;
 const MAX_TEXT_BYTES: u64 = 1 << 16;
 /// Maximum size of all payloads of a module, which are held while it is read.
 const MAX_PAYLOAD_BYTES: u64 = 1 << 28;
-
-/// One field of an outer message: its number and, if it is length-delimited, the range of its bytes.
-pub(crate) struct OuterField {
-    pub(crate) number: u64,
-    pub(crate) wire_type: u64,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-}
-
-/// Reads the field that begins at `offset` of a message that ends at `end`, without its content.
-pub(crate) fn outer_field(source: &dyn Source, offset: u64, end: u64) -> Result<OuterField, ScanErrorKind> {
-    const MAX_HEADER: usize = 20;
-    let cut = |what: &str| ScanErrorKind::Truncated { what: what.to_owned(), offset };
-    let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
-    let header = source.window(offset, MAX_HEADER.min(left)).map_err(ScanErrorKind::Unreadable)?;
-    let mut position = 0;
-    let mut varint = || -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let byte = *header.get(position)?;
-            position += 1;
-            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    };
-    let tag = varint().ok_or_else(|| cut("a field's tag"))?;
-    let (number, wire_type) = (tag >> 3, tag & 7);
-    let length = match wire_type {
-        0 => varint().map(|_| 0),
-        1 => Some(8),
-        2 => varint(),
-        5 => Some(4),
-        _ => {
-            return Err(ScanErrorKind::NotAModule {
-                seen: format!("unknown protobuf wire type {wire_type} at byte {offset}"),
-            });
-        }
-    }
-    .ok_or_else(|| cut("a field's length"))?;
-    let start = offset + position as u64;
-    let field_end = start.checked_add(length).filter(|&field_end| field_end <= end).ok_or_else(|| {
-        cut(&format!("field {number} claims {length} bytes where {} are left", end.saturating_sub(start)))
-    })?;
-    Ok(OuterField { number, wire_type, start, end: field_end })
-}
 
 /// The result of traversing a module.
 pub(crate) struct Walk {
@@ -211,20 +163,22 @@ impl Walker<'_> {
     fn count(&mut self, instruction: &Instruction<'_>, offset: impl Fn(&[u8]) -> u64) {
         let Node { name, scope, .. } = &instruction.node;
         self.head.census.instruction(name);
+        let of_table = instruction.payload.and_then(|place| self.payloads.get(usize::try_from(place).ok()?));
+        let own = || (&instruction.node.payload[..], offset(&instruction.node.payload));
+        let payload = of_table.map_or_else(own, |(text, offset)| (text.as_slice(), *offset));
         if !scope.is_empty() {
             self.head.census.name(scope, Escapes::Raw);
             self.tally.add_name(scope, Escapes::Raw, offset(scope));
         }
-        let of_table = instruction.payload.and_then(|place| self.payloads.get(usize::try_from(place).ok()?));
-        let payload = of_table.map(|(text, offset)| (text.as_slice(), *offset));
-        let payload = payload.unwrap_or_else(|| (&instruction.node.payload, offset(&instruction.node.payload)));
         if !payload.0.is_empty() {
             let around = Transformations::of(scope, Escapes::Raw);
             self.tally.add_within(payload.0, around, Escapes::Raw, payload.1);
         }
-        if let Some(user) = self.user {
-            user.count(scope, Escapes::Raw, offset(scope), &mut self.tally);
-            user.count(payload.0, Escapes::Raw, payload.1, &mut self.tally);
+        let Some(user) = self.user else { return };
+        for (text, offset) in [(&scope[..], offset(scope)), payload] {
+            if !text.is_empty() {
+                user.count(text, Escapes::Raw, offset, &mut self.tally);
+            }
         }
     }
 }

@@ -308,6 +308,7 @@ fn read_structure(form: ModuleForm, text: &[u8], user: Option<&UserLabels>) -> S
     let head = match form {
         ModuleForm::HloText => hlo_text::read(text, &mut each),
         ModuleForm::StablehloText => mlir_text::read(text, &mut each),
+        ModuleForm::StablehloBytecode => bytecode::read(text, &mut each),
         _ => Head::default(),
     };
     Structure { head, resolved: sites.resolve() }

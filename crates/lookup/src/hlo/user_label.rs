@@ -1,8 +1,10 @@
 //! A user's own label expression, and all labels of one name.
 
+use std::borrow::Cow;
+
 use regex::bytes::Regex;
 
-use super::escape::Escapes;
+use super::escape::{Escapes, Unescaper};
 use super::stamp::{Family, Stamp};
 use super::tally::{Entry, Tally, Transformations, stamps_of};
 use super::{Evidence, Label};
@@ -24,7 +26,7 @@ pub enum UserLabelsError {
 }
 
 impl UserLabels {
-    /// Compiles an expression; it is matched against the strings of a module as the file spells them.
+    /// Compiles an expression; it is matched against the strings of a module, without the escapes of its form.
     ///
     /// # Errors
     ///
@@ -53,10 +55,11 @@ impl UserLabels {
     }
 
     pub(crate) fn count(&self, text: &[u8], escapes: Escapes, offset: u64, tally: &mut Tally) {
-        for (at, op, key) in self.matches(text) {
+        let text = unescaped(text, escapes);
+        for (at, op, key) in self.matches(&text) {
             // a control byte keeps these apart from the spellings of the other families
             let spelling = [&b"\0"[..], op, b"\0", key.unwrap_or_default()].concat();
-            let transformations = || Transformations::of(text.get(..at).unwrap_or_default(), escapes);
+            let transformations = || Transformations::of(text.get(..at).unwrap_or_default(), Escapes::Raw);
             tally.count(&spelling, offset + at as u64, transformations, || Some(stamp(op, key)));
         }
     }
@@ -66,6 +69,14 @@ impl UserLabels {
         let mut tally = Tally::default();
         self.count(text, escapes, 0, &mut tally);
         tally.entries
+    }
+}
+
+/// A string as people write it; most hold no escape.
+fn unescaped(text: &[u8], escapes: Escapes) -> Cow<'_, [u8]> {
+    match memchr::memchr(b'\\', text) {
+        Some(_) if escapes != Escapes::Raw => Cow::Owned(Unescaper::new(text, escapes).collect()),
+        _ => Cow::Borrowed(text),
     }
 }
 

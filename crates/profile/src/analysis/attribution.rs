@@ -153,7 +153,7 @@ fn works(opcode: &str) -> bool {
 }
 
 /// Whether an opcode moves data between devices or hosts.
-pub fn is_communication(opcode: &str) -> bool {
+fn is_communication(opcode: &str) -> bool {
     CollectiveKind::of_opcode(opcode.strip_suffix("-done").unwrap_or(opcode)).is_some()
 }
 

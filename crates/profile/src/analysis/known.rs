@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::counted::counted;
+use crate::counted::{counted, listed};
 use crate::hlo::{Costs, HloModule, ProgramMemory, UserLabels};
 
 use super::attribution::{Attribution, KnownBy};
@@ -79,10 +79,6 @@ impl OfOperation {
     fn is_without_opcode(&self) -> bool {
         self.attribution.as_ref().is_none_or(|known| known.opcode == super::UNKNOWN && !known.communication)
     }
-
-    fn is_known_by(&self, by: KnownBy) -> bool {
-        self.attribution.as_ref().is_some_and(|known| known.known_by == by)
-    }
 }
 
 /// What is known of the operation that encloses a region.
@@ -99,40 +95,55 @@ fn call_of<'o>(operations: &'o BTreeMap<String, OfOperation>, region: &'o OfOper
 
 /// What is not known of modules and operations, and what is known by their events alone, one line each.
 pub(super) fn missing(modules: &Modules) -> Vec<String> {
-    modules.iter().flat_map(|((name, program_id), of_module)| missing_in(name, *program_id, of_module)).collect()
+    let named =
+        |(name, id): &(String, Option<i64>)| format!("`{name}{}`", id.map_or_else(String::new, |id| format!("({id})")));
+    let mut notes: Vec<String> = modules.iter().flat_map(|(program, of)| missing_in(&named(program), of)).collect();
+    let without_names = modules.iter().filter(|(_, of)| of.has_kernels_without_names());
+    let without_names: Vec<String> = without_names.map(|(program, _)| named(program)).collect();
+    if !without_names.is_empty() {
+        notes.push(format!("kernels of {} name no instruction: {NAMES_HINT}", listed(without_names)));
+    }
+    notes
 }
 
-fn missing_in(name: &str, program_id: Option<i64>, of_module: &OfModule) -> Vec<String> {
-    let id = program_id.map_or_else(String::new, |id| format!("({id})"));
-    let module = format!("`{name}{id}`");
-    let operations = &of_module.operations;
-    let count = |is: &dyn Fn(&OfOperation) -> bool| operations.values().filter(|operation| is(operation)).count();
-    let unknown = count(&|operation| operation.attribution.is_none());
-    let by_events = count(&|operation| operation.is_known_by(KnownBy::Events));
-    let kernels = count(&|operation| operation.is_known_by(KnownBy::Kernel));
-    let regions = count(&|operation| operation.is_known_by(KnownBy::Region));
+impl OfModule {
+    fn count(&self, is: impl Fn(&OfOperation) -> bool) -> usize {
+        self.operations.values().filter(|operation| is(operation)).count()
+    }
+
+    fn known_by(&self, by: KnownBy) -> usize {
+        self.count(|operation| operation.attribution.as_ref().is_some_and(|known| known.known_by == by))
+    }
+
+    fn has_kernels_without_names(&self) -> bool {
+        let kernels = self.known_by(KnownBy::Kernel);
+        let unknown = self.count(|operation| operation.attribution.is_none());
+        // without HLO a name may be an instruction's
+        self.on_streams && (kernels > 0 || (self.is_known && unknown > 0))
+    }
+}
+
+fn missing_in(module: &str, of: &OfModule) -> Vec<String> {
+    let by_events = of.known_by(KnownBy::Events);
+    let unknown = of.count(|operation| operation.attribution.is_none()) + of.known_by(KnownBy::Kernel);
     let mut notes = Vec::new();
-    let all = operations.len();
-    match (of_module.is_known, by_events) {
-        (false, 0) if unknown + kernels > 0 => {
+    match (of.is_known, by_events) {
+        (false, 1..) => notes.push(format!(
+            "no HLO of {module}: of {by_events} of {} operations is known what their events state; give the HLO with \
+             `--hlo FILE`",
+            of.operations.len()
+        )),
+        (false, 0) if unknown > 0 => {
             notes.push(format!("no HLO of {module}: its operations are unknown; give it with `--hlo FILE`"));
         }
-        (false, 1..) => notes.push(format!(
-            "no HLO of {module}: opcodes, scopes, sources and costs of {by_events} of {all} operations are those that \
-             its events state; give the HLO with `--hlo FILE`"
-        )),
-        (true, _) if unknown + kernels + by_events > 0 => {
-            let others = unknown + kernels + by_events;
-            notes.push(format!("{others} operations of {module} are not instructions of its HLO"));
+        (true, _) if unknown + by_events > 0 => {
+            notes.push(format!("{} operations of {module} are not instructions of its HLO", unknown + by_events));
         }
         _ => {}
     }
-    if of_module.on_streams && unknown + kernels > 0 {
-        notes.push(format!("kernels of {module} that name no instruction: {NAMES_HINT}"));
-    }
+    let regions = of.known_by(KnownBy::Region);
     if regions > 0 {
-        let (regions, verb) = (counted(regions, "region"), if regions == 1 { "counts" } else { "count" });
-        notes.push(format!("{regions} of custom calls of {module} {verb} with their calls"));
+        notes.push(format!("{} of custom calls in {module}, counted with their calls", counted(regions, "region")));
     }
     notes
 }

@@ -68,7 +68,8 @@ pub(super) fn kernels(
         }
         let count: u64 = kernels.iter().skip(first).map(|kernel| kernel.count).sum();
         if count > 0 && plane.starts_with("/device:GPU") {
-            notes.push(format!("{} of `{plane}` in no program: {NAMES_HINT}", counted(count, "kernel event")));
+            let events = counted(count, "kernel event");
+            notes.push(format!("{events} of `{plane}` name no module, so they are in no program: {NAMES_HINT}"));
         }
     }
     (kernels, notes)

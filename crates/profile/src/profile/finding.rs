@@ -76,7 +76,7 @@ pub enum Finding {
         events: u64,
     },
     /// Operations outside every module execution.
-    #[error("{events} operations of plane `{plane}` are outside every module execution and are left out")]
+    #[error("{events} operations of plane `{plane}` are outside every module execution and count in no program")]
     OutsideModules {
         /// The plane.
         plane: String,

@@ -10,7 +10,7 @@ use super::event::{Event, Stat, StatValue, first_id};
 use super::id_table::MetadataIds;
 use super::interval::Interval;
 use super::outside::{OutsideEvents, may_be_work};
-use super::plane_view::{END_MARK, Layout, PlaneView, Role, UNKNOWN, Unusable, interval_after};
+use super::plane_view::{COMMAND_BUFFER, END_MARK, Layout, PlaneView, Role, UNKNOWN, Unusable, interval_after};
 use super::space::{EventChunk, Line};
 
 /// Which execution an event belongs to, if its stats say so.
@@ -428,10 +428,10 @@ impl<'a> Reader<'_, 'a> {
             operation = operation.or(name);
             if !node.is_empty() {
                 (launch, before) = self.launch(correlation)?;
-                // XLA gives all kernels of a command buffer the buffer's name
-                if operation.is_some_and(|operation| view.buffers.contains(&operation)) {
-                    operation = name.or(operation);
-                }
+            }
+            // XLA gives all kernels of a command buffer the buffer's name
+            if operation.is_some_and(|operation| self.is_buffer(operation)) {
+                operation = name.or(operation);
             }
         }
         if let (Some(key), Some(operation)) = (keyed.key, operation)
@@ -451,6 +451,18 @@ impl<'a> Reader<'_, 'a> {
             return Ok((event.offset_ps, true));
         }
         Ok((event.offset_ps, false))
+    }
+
+    /// Whether a name is one that XLA gives to command buffers.
+    #[inline]
+    fn is_buffer(&self, number: u32) -> bool {
+        match number.checked_sub(WRITTEN) {
+            None => self.view.buffers.contains(&number),
+            Some(place) => {
+                let written = self.piece.written.get(place as usize);
+                written.is_some_and(|name| name.starts_with(COMMAND_BUFFER))
+            }
+        }
     }
 
     /// The launch of a command buffer's kernel, and the one before it.

@@ -22,6 +22,9 @@ const TRANSCODED: &str = "what a text decoder left of binary data (its bytes as 
 const AS_BYTES: &str = "copy the `.xplane.pb` again, as bytes";
 const BESIDE: &str = "give the `.xplane.pb`, which the profiler writes beside it";
 
+/// A message of planes without names.
+pub(super) const OTHER_MESSAGE: (&str, &str) = ("a protobuf of another kind, such as a trace of Perfetto", BESIDE);
+
 /// What bytes that are no XSpace are instead, and what to do; `None` if that cannot be seen.
 pub(super) fn other_file(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     if let Some((_, what, next)) = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic)) {

@@ -106,7 +106,7 @@ pub(super) struct PlaneView<'a> {
 }
 
 /// How the names begin that XLA gives to command buffers (`CommandBufferThunk`).
-const COMMAND_BUFFER: &[u8] = b"command_buffer";
+pub(super) const COMMAND_BUFFER: &[u8] = b"command_buffer";
 
 /// The role of a stat without metadata.
 pub(super) const UNKNOWN: u8 = u8::MAX;

@@ -46,7 +46,7 @@ pub(super) fn newest_session(folder: &Path) -> Result<Session, ProfileError> {
     if !maybe.is_empty() {
         let folders: Vec<String> = read.iter().chain(&maybe).map(|run| run.folder().display().to_string()).collect();
         notes.push(format!(
-            "{} began within {} minutes on other hosts and is not read; if it is of the same launch, give all: {}",
+            "{} began within {} minutes of it and is not read; if it is of the same launch, give all: {}",
             names(&maybe),
             MAYBE_ONE_LAUNCH_SECONDS / 60,
             folders.join(" ")
@@ -75,12 +75,16 @@ impl<'r> Launch<'r> {
             let apart = seconds(&newest.name).zip(seconds(&run.name)).map(|(newest, time)| newest.abs_diff(time));
             let is_beside = run.folder().parent() == newest.folder().parent();
             let Some(apart) = apart.filter(|apart| is_beside && *apart <= MAYBE_ONE_LAUNCH_SECONDS) else { break };
-            // a host's earlier run ends the launch
-            if !hosts(run).all(|host| taken.insert(host)) {
+            // a host's earlier run ends the launch, unless hosts share a name
+            let is_of_others = hosts(run).all(|host| taken.insert(host));
+            match (is_of_others, apart <= ONE_LAUNCH_SECONDS) {
+                (true, true) => launch.runs.push(run),
+                (true, false) | (false, true) => launch.maybe.push(run),
+                (false, false) => {}
+            }
+            if !is_of_others {
                 break;
             }
-            let list = if apart <= ONE_LAUNCH_SECONDS { &mut launch.runs } else { &mut launch.maybe };
-            list.push(run);
         }
         launch
     }
@@ -101,9 +105,10 @@ mod tests {
         };
         let (first, second) = ("2026_05_06_04_59_59", "2026_05_06_05_00_01");
         assert_eq!(launch(&[(first, &["a"]), (second, &["b"])]).0, [second, first]);
-        // the same host again: an earlier run
-        let again = launch(&[("2026_05_06_04_59_40", &["b"]), (first, &["a"]), (second, &["b", "c"])]);
+        // the same host again: an earlier run, or a host of the same name
+        let again = launch(&[("2026_05_06_04_59_00", &["b"]), (first, &["a"]), (second, &["b", "c"])]);
         assert_eq!(again, (vec![second.to_owned(), first.to_owned()], vec![]));
+        assert_eq!(launch(&[(first, &["a"]), (second, &["a"])]), (vec![second.to_owned()], vec![first.to_owned()]));
         let minutes = launch(&[("2026_05_06_04_55_00", &["a"]), (second, &["b"])]);
         assert_eq!(minutes, (vec![second.to_owned()], vec!["2026_05_06_04_55_00".to_owned()]));
         assert_eq!(launch(&[("run_1", &["a"]), ("run_2", &["b"])]), (vec!["run_2".to_owned()], vec![]));

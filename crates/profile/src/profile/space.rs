@@ -13,7 +13,7 @@ use crate::wire::{WireCursor, WireError, WireValue};
 use super::error::ProfileErrorKind;
 use super::event::{Event, Stat, StatValue, first_id, text};
 use super::id_table::IdTable;
-use super::other_file::other_file;
+use super::other_file::{OTHER_MESSAGE, other_file};
 use super::xplane;
 
 /// Bytes of a line per unit of work for a thread.
@@ -69,13 +69,15 @@ impl XSpace {
             return Err(ProfileErrorKind::Empty);
         }
         let indexed = Self::index(bytes.clone());
-        match &indexed {
-            // the bytes of some text are a message of unknown fields
-            Ok(space) if !space.planes.is_empty() => indexed,
-            _ => match other_file(&bytes) {
-                Some((what, next)) => Err(ProfileErrorKind::Other { what, next }),
-                None => indexed,
-            },
+        // another message's bytes may be read as planes that have nothing
+        let has_name = |space: &Self| space.planes.iter().any(|plane| !plane.metadata.name.is_empty());
+        if indexed.as_ref().is_ok_and(has_name) {
+            return indexed;
+        }
+        let is_message = indexed.as_ref().is_ok_and(|space| !space.planes.is_empty());
+        match other_file(&bytes).or(is_message.then_some(OTHER_MESSAGE)) {
+            Some((what, next)) => Err(ProfileErrorKind::Other { what, next }),
+            None => indexed,
         }
     }
 

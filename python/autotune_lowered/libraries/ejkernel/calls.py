@@ -27,6 +27,7 @@ from ...record.recorder import active
 from ..import_hook import after_import
 from .operation import Operation
 from .recipe import NoRecipe, recipe_of
+from .stamps import with_payloads
 from .values import rules_of, usual_of
 
 _LOG = logging.getLogger("autotune_lowered")
@@ -42,10 +43,12 @@ def attached(stamp: str | None) -> Callable[[], None]:
     it."""
     one = _Attached(stamp)
     cancel = after_import("ejkernel.ops.registry", one.attach)
+    close_stamps = with_payloads()
 
     def close() -> None:
         cancel()
         one.detach()
+        close_stamps()
 
     return close
 

@@ -1,7 +1,6 @@
 //! Attributes by their name, in any dictionary of a module.
 
-use super::container::{Encoded, Reader, Result, outline, read_dialects, read_strings, read_table, section};
-use crate::hlo::error::ScanErrorKind;
+use super::container::{Encoded, Reader, Result, Tables, read_tables};
 
 /// Codes of builtin attributes: `mlir/IR/BuiltinDialectBytecode.td`.
 mod code {
@@ -45,14 +44,7 @@ fn first_named<T>(bytes: &[u8], name: &[u8], read: impl Fn(&Encoded<'_>) -> Resu
     if memchr::memmem::find(bytes, name).is_none() {
         return Ok(None);
     }
-    let (version, mut sections) = outline(bytes)?;
-    let mut section = |id: usize| {
-        let found = sections.get_mut(id).and_then(Option::take);
-        found.ok_or_else(|| ScanErrorKind::Truncated { what: format!("no section {id}"), offset: bytes.len() as u64 })
-    };
-    let strings = read_strings(section(section::STRING)?)?;
-    let (dialects, _) = read_dialects(section(section::DIALECT)?, version, &strings)?;
-    let (attributes, _) = read_table(section(section::ATTR_TYPE_OFFSET)?, &section(section::ATTR_TYPE)?, &dialects)?;
+    let (Tables { strings, attributes, .. }, _) = read_tables(bytes)?;
     for dictionary in &attributes {
         let Some(mut pairs) = fields(dictionary, code::DICTIONARY)? else { continue };
         for _ in 0..pairs.varint()? {
@@ -76,6 +68,6 @@ fn fields<'a>(attribute: &Encoded<'a>, code: u64) -> Result<Option<Reader<'a>>> 
     if attribute.dialect != b"builtin" || !attribute.is_custom {
         return Ok(None);
     }
-    let mut reader = Reader { bytes: attribute.bytes, at: 0, base: attribute.base };
+    let mut reader = attribute.reader();
     Ok((reader.varint()? == code).then_some(reader))
 }

@@ -23,6 +23,20 @@ pub(super) mod section {
     pub(crate) const COUNT: usize = 9;
 }
 
+/// Deepest nesting of regions and of attributes that is read.
+pub(super) const MAX_DEPTH: usize = 128;
+
+/// Bits of an operation's mask.
+pub(super) mod has {
+    pub(crate) const ATTRIBUTES: u8 = 0x01;
+    pub(crate) const RESULTS: u8 = 0x02;
+    pub(crate) const OPERANDS: u8 = 0x04;
+    pub(crate) const SUCCESSORS: u8 = 0x08;
+    pub(crate) const REGIONS: u8 = 0x10;
+    pub(crate) const USE_ORDERS: u8 = 0x20;
+    pub(crate) const PROPERTIES: u8 = 0x40;
+}
+
 pub(super) type Result<T> = std::result::Result<T, ScanErrorKind>;
 
 pub(super) fn unsupported(what: impl Into<String>) -> ScanErrorKind {
@@ -83,6 +97,17 @@ impl<'a> Reader<'a> {
         Ok(usize::try_from(self.varint()?).unwrap_or(usize::MAX))
     }
 
+    /// The number of an attribute, if it is there.
+    pub(super) fn reference(&mut self, is_optional: bool) -> Result<Option<usize>> {
+        let (index, is_there) = if is_optional { self.flagged()? } else { (self.varint()?, true) };
+        Ok(is_there.then(|| usize::try_from(index).unwrap_or(usize::MAX)))
+    }
+
+    /// How many varints are left.
+    pub(super) fn count(mut self) -> usize {
+        std::iter::from_fn(|| if self.is_at_end() { None } else { self.varint().ok() }).count()
+    }
+
     /// A section: its id and a reader of its bytes.
     pub(super) fn section(&mut self) -> Result<(usize, Reader<'a>)> {
         let id = self.byte()?;
@@ -110,10 +135,16 @@ pub(super) struct Encoded<'a> {
     pub(super) is_custom: bool,
 }
 
-pub(super) type Sections<'a> = [Option<Reader<'a>>; section::COUNT];
+type Sections<'a> = [Option<Reader<'a>>; section::COUNT];
+
+impl<'a> Encoded<'a> {
+    pub(super) fn reader(&self) -> Reader<'a> {
+        Reader { bytes: self.bytes, at: 0, base: self.base }
+    }
+}
 
 /// The version and the sections of a file, none of them read.
-pub(super) fn outline(bytes: &[u8]) -> Result<(u64, Sections<'_>)> {
+fn outline(bytes: &[u8]) -> Result<(u64, Sections<'_>)> {
     let mut file = Reader { bytes, at: 4, base: 0 };
     let version = file.varint()?;
     if version > MAX_VERSION {
@@ -141,7 +172,7 @@ pub(crate) fn find_cut(bytes: &[u8]) -> Option<ScanErrorKind> {
     }
 }
 
-pub(super) fn read_strings(mut reader: Reader<'_>) -> Result<Vec<&[u8]>> {
+fn read_strings(mut reader: Reader<'_>) -> Result<Vec<&[u8]>> {
     let count = reader.varint()?;
     let mut lengths = Vec::new();
     for _ in 0..count {
@@ -158,7 +189,7 @@ pub(super) fn read_strings(mut reader: Reader<'_>) -> Result<Vec<&[u8]>> {
         .collect()
 }
 
-pub(super) fn read_properties(mut reader: Reader<'_>) -> Result<Vec<Reader<'_>>> {
+fn read_properties(mut reader: Reader<'_>) -> Result<Vec<Reader<'_>>> {
     let count = reader.varint()?;
     let mut all = Vec::new();
     for _ in 0..count {
@@ -169,9 +200,9 @@ pub(super) fn read_properties(mut reader: Reader<'_>) -> Result<Vec<Reader<'_>>>
     Ok(all)
 }
 
-pub(super) type Dialects<'a> = (Vec<&'a [u8]>, Vec<(&'a [u8], &'a [u8])>);
+type Dialects<'a> = (Vec<&'a [u8]>, Vec<(&'a [u8], &'a [u8])>);
 
-pub(super) fn read_dialects<'a>(mut reader: Reader<'a>, version: u64, strings: &[&'a [u8]]) -> Result<Dialects<'a>> {
+fn read_dialects<'a>(mut reader: Reader<'a>, version: u64, strings: &[&'a [u8]]) -> Result<Dialects<'a>> {
     let string = |reader: &Reader<'_>, index: u64| {
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         strings.get(index).copied().ok_or_else(|| reader.cut("string that does not exist"))
@@ -200,9 +231,9 @@ pub(super) fn read_dialects<'a>(mut reader: Reader<'a>, version: u64, strings: &
     Ok((dialects, operations))
 }
 
-pub(super) type Table<'a> = (Vec<Encoded<'a>>, Vec<Encoded<'a>>);
+type Table<'a> = (Vec<Encoded<'a>>, Vec<Encoded<'a>>);
 
-pub(super) fn read_table<'a>(mut offsets: Reader<'a>, table: &Reader<'a>, dialects: &[&'a [u8]]) -> Result<Table<'a>> {
+fn read_table<'a>(mut offsets: Reader<'a>, table: &Reader<'a>, dialects: &[&'a [u8]]) -> Result<Table<'a>> {
     let attributes = offsets.index()?;
     let types = offsets.index()?;
     let mut table = table.clone();
@@ -221,4 +252,48 @@ pub(super) fn read_table<'a>(mut offsets: Reader<'a>, table: &Reader<'a>, dialec
     }
     let types = all.split_off(attributes);
     Ok((all, types))
+}
+
+/// What the sections of a file hold besides its operations.
+pub(super) struct Tables<'a> {
+    pub(super) version: u64,
+    pub(super) strings: Vec<&'a [u8]>,
+    /// Dialects and names of operations.
+    pub(super) operations: Vec<(&'a [u8], &'a [u8])>,
+    pub(super) attributes: Vec<Encoded<'a>>,
+    pub(super) types: Vec<Encoded<'a>>,
+    pub(super) properties: Vec<Reader<'a>>,
+}
+
+/// The tables of a file, and a reader of its operations.
+pub(super) fn read_tables(bytes: &[u8]) -> Result<(Tables<'_>, Reader<'_>)> {
+    let (version, mut sections) = outline(bytes)?;
+    let properties = match sections.get_mut(section::PROPERTIES).and_then(Option::take) {
+        Some(reader) => read_properties(reader)?,
+        None => Vec::new(),
+    };
+    let mut section = |id: usize| {
+        let found = sections.get_mut(id).and_then(Option::take);
+        found.ok_or_else(|| ScanErrorKind::Truncated { what: format!("no section {id}"), offset: bytes.len() as u64 })
+    };
+    let strings = read_strings(section(section::STRING)?)?;
+    let (dialects, operations) = read_dialects(section(section::DIALECT)?, version, &strings)?;
+    let (attributes, types) =
+        read_table(section(section::ATTR_TYPE_OFFSET)?, &section(section::ATTR_TYPE)?, &dialects)?;
+    Ok((Tables { version, strings, operations, attributes, types, properties }, section(section::IR)?))
+}
+
+/// The order in which uses of values are listed in memory has no effect on the computation.
+pub(super) fn skip_use_orders(reader: &mut Reader<'_>, values: u64) -> Result<()> {
+    let count = if values > 1 { reader.varint()? } else { 1 };
+    for _ in 0..count {
+        if values > 1 {
+            reader.varint()?;
+        }
+        let (uses, _) = reader.flagged()?;
+        for _ in 0..uses {
+            reader.varint()?;
+        }
+    }
+    Ok(())
 }

@@ -92,9 +92,9 @@ pub(super) fn builtin_type(code: u64) -> Option<&'static [Field]> {
         2 => &[Types, Types],
         1 | 3..=8 | 12 => &[],
         9 => &[Type],
-        14 => &[Varints, Type],
-        15 => &[Attribute, Varints, Type],
-        16 => &[Types],
+        13 => &[Varints, Type],
+        14 => &[Attribute, Varints, Type],
+        15 => &[Types],
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! MLIR bytecode of a portable artifact, as far as needed for its semantic digest and for single attributes.
+//! MLIR bytecode of a portable artifact: its structure, its semantic digest, and single attributes.
 //!
 //! Attributes and types are numbered in one table that locations share, and sorted by how often they are used, so a
 //! program recorded at another place differs in nearly every byte. The digest therefore resolves each reference to its
@@ -9,10 +9,13 @@
 
 mod attribute;
 mod container;
+mod contents;
 mod encoding;
+mod graph;
 mod walk;
 
 pub(crate) use attribute::integer_attribute;
 pub(crate) use attribute::integers_attribute;
 pub(crate) use container::find_cut;
+pub(crate) use graph::read;
 pub(crate) use walk::semantic_digest;

@@ -1,65 +1,32 @@
 //! Traverses the operations, resolving each reference to its content.
 
-use super::container::{
-    Encoded, Reader, Result, outline, read_dialects, read_properties, read_strings, read_table, section, unsupported,
-    version,
-};
+use super::container::{MAX_DEPTH, Reader, Result, Tables, has, read_tables, skip_use_orders, unsupported, version};
 use super::encoding::{Field, Kind, builtin_attribute, builtin_type, vhlo_attribute, vhlo_type};
 use crate::digest::{Digest, FieldHasher};
 use crate::hlo::error::ScanErrorKind;
 
-const MAX_DEPTH: usize = 128;
-
-/// Bits of an operation's mask.
-mod has {
-    pub(super) const ATTRIBUTES: u8 = 0x01;
-    pub(super) const RESULTS: u8 = 0x02;
-    pub(super) const OPERANDS: u8 = 0x04;
-    pub(super) const SUCCESSORS: u8 = 0x08;
-    pub(super) const REGIONS: u8 = 0x10;
-    pub(super) const USE_ORDERS: u8 = 0x20;
-    pub(super) const PROPERTIES: u8 = 0x40;
-}
-
 struct Module<'a> {
-    version: u64,
-    strings: Vec<&'a [u8]>,
-    operations: Vec<(&'a [u8], &'a [u8])>,
-    attributes: Vec<Encoded<'a>>,
-    types: Vec<Encoded<'a>>,
-    properties: Vec<Reader<'a>>,
+    tables: Tables<'a>,
     known: Vec<Option<Digest>>,
 }
 
 /// The semantic digest of a portable artifact.
 pub(crate) fn semantic_digest(bytes: &[u8]) -> Result<Digest> {
-    let (version, mut sections) = outline(bytes)?;
-    let properties = match sections.get_mut(section::PROPERTIES).and_then(Option::take) {
-        Some(reader) => read_properties(reader)?,
-        None => Vec::new(),
-    };
-    let mut section = |id: usize| {
-        let found = sections.get_mut(id).and_then(Option::take);
-        found.ok_or_else(|| ScanErrorKind::Truncated { what: format!("no section {id}"), offset: bytes.len() as u64 })
-    };
-    let strings = read_strings(section(section::STRING)?)?;
-    let (dialects, operations) = read_dialects(section(section::DIALECT)?, version, &strings)?;
-    let (attributes, types) =
-        read_table(section(section::ATTR_TYPE_OFFSET)?, &section(section::ATTR_TYPE)?, &dialects)?;
-    let known = vec![None; attributes.len() + types.len()];
-    let mut module = Module { version, strings, operations, attributes, types, properties, known };
+    let (tables, mut operations) = read_tables(bytes)?;
+    let known = vec![None; tables.attributes.len() + tables.types.len()];
+    let mut module = Module { tables, known };
     let mut hasher = FieldHasher::new("semantic digest of MLIR bytecode, 1");
-    module.block(&mut section(section::IR)?, false, 0, &mut hasher)?;
+    module.block(&mut operations, false, 0, &mut hasher)?;
     Ok(hasher.finish())
 }
 
 impl<'a> Module<'a> {
     fn digest_of(&mut self, kind: Kind, index: usize, depth: usize) -> Result<Digest> {
-        let slot = index.saturating_add(if kind == Kind::Type { self.attributes.len() } else { 0 });
+        let slot = index.saturating_add(if kind == Kind::Type { self.tables.attributes.len() } else { 0 });
         if let Some(Some(known)) = self.known.get(slot) {
             return Ok(*known);
         }
-        let table = if kind == Kind::Type { &self.types } else { &self.attributes };
+        let table = if kind == Kind::Type { &self.tables.types } else { &self.tables.attributes };
         let encoded = *table.get(index).ok_or_else(|| ScanErrorKind::Truncated {
             what: format!("reference to entry {index} of a table of {}", table.len()),
             offset: 0,
@@ -70,7 +37,7 @@ impl<'a> Module<'a> {
         let mut hasher = FieldHasher::new(if kind == Kind::Type { "type" } else { "attribute" });
         hasher.field(encoded.dialect);
         if encoded.is_custom {
-            let mut reader = Reader { bytes: encoded.bytes, at: 0, base: encoded.base };
+            let mut reader = encoded.reader();
             let code = reader.varint()?;
             let fields = match (encoded.dialect, kind) {
                 (b"vhlo", Kind::Attribute) => vhlo_attribute(code).map(Some),
@@ -149,7 +116,7 @@ impl<'a> Module<'a> {
             }
             Field::Text => {
                 let index = reader.index()?;
-                let text = self.strings.get(index).ok_or_else(|| reader.cut("string that does not exist"))?;
+                let text = self.tables.strings.get(index).ok_or_else(|| reader.cut("string that does not exist"))?;
                 hasher.field(text);
                 Ok(())
             }
@@ -181,7 +148,7 @@ impl<'a> Module<'a> {
             let count = reader.varint()?;
             hasher.field(b"arguments").field(&count.to_le_bytes());
             for _ in 0..count {
-                let (index, has_location) = if self.version >= version::ELIDED_LOCATIONS {
+                let (index, has_location) = if self.tables.version >= version::ELIDED_LOCATIONS {
                     reader.flagged()?
                 } else {
                     (reader.varint()?, true)
@@ -192,7 +159,7 @@ impl<'a> Module<'a> {
                     reader.varint()?;
                 }
             }
-            if self.version >= version::USE_ORDERS && reader.byte()? & has::USE_ORDERS != 0 {
+            if self.tables.version >= version::USE_ORDERS && reader.byte()? & has::USE_ORDERS != 0 {
                 skip_use_orders(reader, count)?;
             }
         }
@@ -204,7 +171,8 @@ impl<'a> Module<'a> {
 
     fn operation(&mut self, reader: &mut Reader<'a>, depth: usize, hasher: &mut FieldHasher) -> Result<()> {
         let index = reader.index()?;
-        let &(dialect, name) = self.operations.get(index).ok_or_else(|| reader.cut("operation that does not exist"))?;
+        let &(dialect, name) =
+            self.tables.operations.get(index).ok_or_else(|| reader.cut("operation that does not exist"))?;
         let mask = reader.byte()?;
         reader.varint()?; // the location
         hasher.field(dialect).field(name).field(&[mask & !(has::USE_ORDERS | has::PROPERTIES)]);
@@ -237,13 +205,15 @@ impl<'a> Module<'a> {
             if depth >= MAX_DEPTH {
                 return Err(unsupported(format!("regions nested more than {MAX_DEPTH} deep")));
             }
+            let mut section;
+            let inner = if is_isolated && self.tables.version >= version::LAZY_REGIONS {
+                section = reader.section()?.1;
+                &mut section
+            } else {
+                reader
+            };
             for _ in 0..regions {
-                if is_isolated && self.version >= version::LAZY_REGIONS {
-                    let (_, mut region) = reader.section()?;
-                    self.region(&mut region, depth + 1, hasher)?;
-                } else {
-                    self.region(reader, depth + 1, hasher)?;
-                }
+                self.region(inner, depth + 1, hasher)?;
             }
         }
         Ok(())
@@ -261,7 +231,7 @@ impl<'a> Module<'a> {
         match operation {
             (b"builtin", b"module") => Ok(()),
             (b"vhlo", _) => {
-                let found = self.properties.get(index).cloned();
+                let found = self.tables.properties.get(index).cloned();
                 let mut properties = found.ok_or_else(|| reader.cut("properties that do not exist"))?;
                 hasher.field(b"properties");
                 while !properties.is_at_end() {
@@ -287,19 +257,4 @@ impl<'a> Module<'a> {
         }
         Ok(())
     }
-}
-
-/// The order in which uses of values are listed in memory has no effect on the computation.
-fn skip_use_orders(reader: &mut Reader<'_>, values: u64) -> Result<()> {
-    let count = if values > 1 { reader.varint()? } else { 1 };
-    for _ in 0..count {
-        if values > 1 {
-            reader.varint()?;
-        }
-        let (uses, _) = reader.flagged()?;
-        for _ in 0..uses {
-            reader.varint()?;
-        }
-    }
-    Ok(())
 }

@@ -211,6 +211,10 @@ impl<'a> Reader<'a, '_> {
         {
             node.payload = quoted(payload).into();
         }
+        if read.is_generic && read.has_region && !read.text.contains(&b'{') {
+            // before properties, all attributes stood behind the regions
+            read.text = text;
+        }
         read.partitions |= read.is_outermost && attribute(text, PARTITIONS).is_some();
     }
 

@@ -93,20 +93,26 @@ impl<'a> Reader<'a, '_> {
         read.is_outermost = self.depth == 0;
         self.body(&mut read);
         self.function = outer;
-        if read.is_outermost && read.partitions {
+        if read.is_outermost {
+            self.name_module(&read);
             // JAX writes the attribute during lowering, before any partitioner runs
-            self.head.partitioned = Some(false);
+            self.head.partitioned = read.partitions.then_some(false).or(self.head.partitioned);
         }
     }
 
     /// The name of a module whose region begins.
     pub(super) fn enter_module(&mut self, read: &Operation<'a>) {
-        let named = if read.is_generic { attribute(read.text, b"sym_name") } else { read.symbols.first().copied() };
-        let named = named.map(symbol).unwrap_or_default();
-        if !read.is_outermost {
-            self.modules.push(named);
-        } else if self.head.module.is_none() {
-            self.head.module = Some(String::from_utf8_lossy(named).into_owned()).filter(|name| !name.is_empty());
+        if read.is_outermost {
+            self.name_module(read);
+        } else {
+            self.modules.push(module_name(read));
+        }
+    }
+
+    fn name_module(&mut self, read: &Operation<'a>) {
+        let name = String::from_utf8_lossy(module_name(read)).into_owned();
+        if self.head.module.is_none() && !name.is_empty() {
+            self.head.module = Some(name);
         }
     }
 
@@ -138,6 +144,11 @@ impl<'a> Reader<'a, '_> {
         }
         named.into_iter().map(|name| self.qualified(symbol(name))).collect()
     }
+}
+
+fn module_name<'a>(read: &Operation<'a>) -> &'a [u8] {
+    let named = if read.is_generic { attribute(read.text, b"sym_name") } else { read.symbols.first().copied() };
+    named.map(symbol).unwrap_or_default()
 }
 
 /// The node of a new argument or operation.

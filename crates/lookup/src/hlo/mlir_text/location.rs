@@ -11,6 +11,7 @@ use super::is_word;
 use super::types::angled;
 use crate::hlo::census::Census;
 use crate::hlo::escape::Escapes;
+use crate::hlo::graph::join_scopes;
 use crate::hlo::text_cursor::{Cursor, balanced, parts, quoted};
 
 /// Locations nest; deeper chains are cut.
@@ -115,7 +116,7 @@ impl<'a> Locations<'a> {
             [b'"', ..] => {
                 let Some(own) = name(location) else { return };
                 if !own.ends_with(b":") {
-                    push(scope, Cow::Borrowed(own.get(..MAX_NAME_BYTES).unwrap_or(own)));
+                    join_scopes(scope, Cow::Borrowed(own.get(..MAX_NAME_BYTES).unwrap_or(own)));
                 } else if let Some([b'(', child @ ..]) = location.get(own.len() + 2..) {
                     self.append(child, depth - 1, left, scope);
                 }
@@ -124,7 +125,7 @@ impl<'a> Locations<'a> {
                 let alias = alias(location);
                 match self.aliases.get(alias) {
                     Some(&Meaning::Location(target)) => self.append(target, depth - 1, left, scope),
-                    Some(Meaning::Scope(known)) => push(scope, known.clone()),
+                    Some(Meaning::Scope(known)) => join_scopes(scope, known.clone()),
                     None => {
                         self.missing.get_or_insert_with(|| String::from_utf8_lossy(alias).into_owned());
                     }
@@ -153,16 +154,5 @@ impl<'a> Locations<'a> {
         for part in parts(inner).take(*left) {
             self.append(part, depth - 1, left, scope);
         }
-    }
-}
-
-/// Appends a name after those before it.
-fn push<'a>(scope: &mut Cow<'a, [u8]>, name: Cow<'a, [u8]>) {
-    if scope.is_empty() {
-        *scope = name;
-    } else if !name.is_empty() {
-        let scope = scope.to_mut();
-        scope.push(b';');
-        scope.extend_from_slice(&name);
     }
 }

@@ -19,7 +19,7 @@ use self::function::Function;
 pub(crate) use self::function::attribute;
 use self::location::Locations;
 use self::types::spelling;
-use super::graph::{Computation, Head};
+use super::graph::{Computation, Head, Type};
 use super::text_cursor::Cursor;
 
 /// Deepest nesting of regions that is read.
@@ -47,6 +47,11 @@ pub(crate) fn functions(text: &[u8]) -> Vec<Computation<'_>> {
     let mut functions = Vec::new();
     read(text, &mut |function| functions.push(function));
     functions
+}
+
+/// A type as MLIR spells it.
+pub(crate) fn read_type(spelled: &[u8]) -> Type {
+    types::read(spelled, &HashMap::new())
 }
 
 /// The first lines of a module that is too large to be read completely.

@@ -9,6 +9,7 @@ use crate::hlo::text_cursor::{Cursor, quoted};
 
 /// Deepest nesting of tuples and of function types that is read.
 const MAX_TYPES: usize = 32;
+const MAX_ALIAS_BYTES: usize = 512;
 
 /// Length of the text up to the `>` that closes the `<` at its start; those in strings and arrows do not count.
 pub(super) fn angled(text: &[u8]) -> usize {
@@ -58,12 +59,14 @@ pub(super) fn spelling<'a>(cursor: &mut Cursor<'a>) -> Option<&'a [u8]> {
     start.get(..start.len() - cursor.rest().len())
 }
 
-/// The type of a spelling.
+/// The type of a spelling. An alias within another type stays one, as does one for a type that is longer than any real
+/// one, because a hostile text may name it many times.
 pub(super) fn read(spelled: &[u8], aliases: &HashMap<&[u8], &[u8]>) -> Type {
-    nested(aliases.get(spelled).copied().unwrap_or(spelled), aliases, 0)
+    let meant = aliases.get(spelled).filter(|meant| meant.len() <= MAX_ALIAS_BYTES);
+    nested(meant.copied().unwrap_or(spelled), 0)
 }
 
-fn nested(spelled: &[u8], aliases: &HashMap<&[u8], &[u8]>, depth: usize) -> Type {
+fn nested(spelled: &[u8], depth: usize) -> Type {
     if let Some(array) = array(spelled) {
         return Type::Array(array);
     }
@@ -73,7 +76,7 @@ fn nested(spelled: &[u8], aliases: &HashMap<&[u8], &[u8]>, depth: usize) -> Type
             let mut cursor = Cursor::new(inner);
             let mut elements = Vec::new();
             while let Some(element) = spelling(&mut cursor) {
-                elements.push(nested(aliases.get(element).copied().unwrap_or(element), aliases, depth + 1));
+                elements.push(nested(element, depth + 1));
                 cursor.eat(b",");
             }
             Type::Tuple(elements)
@@ -129,7 +132,7 @@ mod tests {
             let found = spelling(&mut Cursor::new(text.as_bytes())).unwrap();
             assert_eq!(read(found, &aliases), Type::Other(spelled.into()), "{text}");
         }
-        let tuple = read(b"tuple<tensor<2xf32>, tuple<!t, !stablehlo.token>>", &aliases);
+        let tuple = read(b"tuple<tensor<2xf32>, tuple<tensor<7xi8>, !stablehlo.token>>", &aliases);
         let inner = Type::Tuple(vec![Type::Array("s8[7]".parse().unwrap()), Type::Other("!stablehlo.token".into())]);
         assert_eq!(tuple, Type::Tuple(vec![Type::Array("f32[2]".parse().unwrap()), inner]));
         assert_eq!(spelling(&mut Cursor::new(b"%x")), None);

@@ -1,0 +1,286 @@
+//! What entries of the table of attributes and types hold: strings, dictionaries, scopes, shapes.
+
+use std::borrow::Cow;
+
+use super::container::{Encoded, MAX_DEPTH, Reader, Result, Tables};
+use crate::array::{ArraySpec, DType};
+use crate::hlo::graph::{Type, join_scopes};
+use crate::hlo::mlir_text::read_type;
+
+/// Codes of builtin attributes (`mlir/IR/BuiltinDialectBytecode.td`) and of VHLO's (`stablehlo/dialect/VhloBytecode.cpp`).
+mod code {
+    pub(super) const ARRAY: u64 = 0;
+    pub(super) const DICTIONARY: u64 = 1;
+    pub(super) const STRING: u64 = 2;
+    pub(super) const STRING_WITH_TYPE: u64 = 3;
+    pub(super) const SYMBOL: u64 = 4;
+    pub(super) const CALL_SITE: u64 = 10;
+    pub(super) const FUSED: u64 = 12;
+    pub(super) const FUSED_WITH_METADATA: u64 = 13;
+    pub(super) const NAME: u64 = 14;
+
+    pub(super) const VHLO_ARRAY: u64 = 1;
+    pub(super) const VHLO_DICTIONARY: u64 = 6;
+    pub(super) const VHLO_STRING: u64 = 14;
+}
+
+/// Bytes of names and types that are assembled from others, per byte of the module.
+const MAX_COPIES_PER_BYTE: usize = 64;
+const MAX_NAME_BYTES: usize = 1 << 16;
+
+/// The tables of a module with what was found in them.
+pub(super) struct Contents<'a> {
+    pub(super) tables: Tables<'a>,
+    /// By attribute, the scope that it names as a location.
+    scopes: Vec<Option<Cow<'a, [u8]>>>,
+    types: Vec<Option<Type>>,
+    /// Remaining bytes that may be assembled.
+    copies_left: usize,
+}
+
+impl<'a> Contents<'a> {
+    pub(super) fn new(tables: Tables<'a>, length: usize) -> Self {
+        let (scopes, types) = (vec![None; tables.attributes.len()], vec![None; tables.types.len()]);
+        let copies_left = length.saturating_mul(MAX_COPIES_PER_BYTE).saturating_add(1 << 20);
+        Self { tables, scopes, types, copies_left }
+    }
+
+    /// The code of an attribute in its dialect's own encoding, and its fields.
+    fn fields(&self, attribute: usize) -> Option<(&'a [u8], u64, Reader<'a>)> {
+        let encoded = self.tables.attributes.get(attribute).filter(|encoded| encoded.is_custom)?;
+        let mut reader = encoded.reader();
+        let code = reader.varint().ok()?;
+        Some((encoded.dialect, code, reader))
+    }
+
+    /// The text of a string, or the name of a function that is referred to.
+    pub(super) fn string(&self, attribute: usize) -> Option<&'a [u8]> {
+        match self.fields(attribute)? {
+            (b"builtin", code::STRING | code::STRING_WITH_TYPE, mut fields)
+            | (b"vhlo", code::VHLO_STRING, mut fields) => self.tables.strings.get(fields.index().ok()?).copied(),
+            (b"builtin", code::SYMBOL, mut fields) => match self.fields(fields.index().ok()?)? {
+                (b"builtin", code::STRING, mut fields) => self.tables.strings.get(fields.index().ok()?).copied(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The attribute with this name in a dictionary.
+    pub(super) fn member(&self, dictionary: usize, name: &[u8]) -> Option<usize> {
+        let (dialect, code, mut pairs) = self.fields(dictionary)?;
+        if !matches!((dialect, code), (b"builtin", code::DICTIONARY) | (b"vhlo", code::VHLO_DICTIONARY)) {
+            return None;
+        }
+        for _ in 0..pairs.varint().ok()? {
+            let (key, value) = (pairs.index().ok()?, pairs.index().ok()?);
+            if self.string(key) == Some(name) {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    /// The strings of an array, or the one string that stands alone.
+    pub(super) fn strings(&self, attribute: usize) -> Vec<&'a [u8]> {
+        match self.fields(attribute) {
+            Some((b"builtin", code::ARRAY, mut items) | (b"vhlo", code::VHLO_ARRAY, mut items)) => {
+                let count = items.index().unwrap_or_default();
+                let item = |_| items.index().ok();
+                (0..count).map_while(item).filter_map(|item| self.string(item)).collect()
+            }
+            _ => self.string(attribute).into_iter().collect(),
+        }
+    }
+
+    /// The scope that a location names, by the rule of the text's reader.
+    pub(super) fn scope(&mut self, location: usize) -> Cow<'a, [u8]> {
+        self.scope_within(location, 0).unwrap_or_default()
+    }
+
+    fn scope_within(&mut self, location: usize, depth: usize) -> Option<Cow<'a, [u8]>> {
+        if let Some(known) = self.scopes.get(location)? {
+            return Some(known.clone());
+        }
+        let (b"builtin", code, mut fields) = self.fields(location)? else { return None };
+        if depth == MAX_DEPTH || self.copies_left == 0 {
+            return None;
+        }
+        let scope = match code {
+            code::NAME => {
+                let own = self.string(fields.index().ok()?)?;
+                if own.ends_with(b":") {
+                    self.scope_within(fields.index().ok()?, depth + 1).unwrap_or_default()
+                } else {
+                    Cow::Borrowed(own)
+                }
+            }
+            code::CALL_SITE => self.scope_within(fields.index().ok()?, depth + 1).unwrap_or_default(),
+            code::FUSED | code::FUSED_WITH_METADATA => {
+                let mut joined = Cow::Borrowed(&[][..]);
+                for _ in 0..fields.varint().ok()? {
+                    if let Some(one) = self.scope_within(fields.index().ok()?, depth + 1)
+                        && joined.len() <= MAX_NAME_BYTES
+                    {
+                        join_scopes(&mut joined, one);
+                    }
+                }
+                joined
+            }
+            _ => Cow::default(),
+        };
+        if let Cow::Owned(owned) = &scope {
+            self.copies_left = self.copies_left.saturating_sub(owned.len());
+        }
+        *self.scopes.get_mut(location)? = Some(scope.clone());
+        Some(scope)
+    }
+
+    pub(super) fn type_of(&mut self, index: usize) -> Result<Type> {
+        let found = self.type_within(index, 0)?;
+        self.copies_left = self.copies_left.saturating_sub(size_of_parts(&found));
+        Ok(found)
+    }
+
+    fn type_within(&mut self, index: usize, depth: usize) -> Result<Type> {
+        if let Some(Some(known)) = self.types.get(index).filter(|_| self.copies_left > 0) {
+            return Ok(known.clone());
+        }
+        let encoded = self.tables.types.get(index).filter(|_| depth < MAX_DEPTH && self.copies_left > 0);
+        let Some(&encoded) = encoded else {
+            return Ok(Type::Other("a type that is not shown".into()));
+        };
+        let found = if encoded.is_custom {
+            self.custom_type(encoded, depth)?
+        } else {
+            let spelled = encoded.bytes.strip_suffix(b"\0").unwrap_or(encoded.bytes);
+            read_type(spelled)
+        };
+        if let Some(slot) = self.types.get_mut(index) {
+            *slot = Some(found.clone());
+        }
+        Ok(found)
+    }
+
+    fn custom_type(&mut self, encoded: Encoded<'a>, depth: usize) -> Result<Type> {
+        let mut fields = encoded.reader();
+        let code = fields.varint()?;
+        let is_vhlo = encoded.dialect == b"vhlo";
+        Ok(match (encoded.dialect, code) {
+            (b"vhlo", 20) | (b"builtin", 13) => self.tensor(&mut fields, depth)?,
+            (b"vhlo", 21) | (b"builtin", 14) => {
+                fields.varint()?; // the encoding
+                self.tensor(&mut fields, depth)?
+            }
+            (b"vhlo", 23) | (b"builtin", 15) => {
+                let mut elements = Vec::new();
+                for _ in 0..fields.varint()? {
+                    let element = self.type_within(fields.index()?, depth + 1)?;
+                    self.copies_left = self.copies_left.saturating_sub(size_of_parts(&element));
+                    elements.push(element);
+                }
+                Type::Tuple(elements)
+            }
+            (b"vhlo", 1) | (b"builtin", 9) => match self.type_within(fields.index()?, depth + 1)? {
+                Type::Array(part) if part.dtype == DType::F32 => scalar(DType::C64),
+                Type::Array(part) if part.dtype == DType::F64 => scalar(DType::C128),
+                _ => Type::Other("complex".into()),
+            },
+            (b"vhlo", 22) => Type::Other("token".into()),
+            (b"vhlo", 24 | 30) => Type::Other("quantized".into()),
+            (b"builtin", 0) => builtin_integer(fields.varint()?),
+            _ => match if is_vhlo { vhlo_element(code) } else { builtin_element(encoded.dialect, code) } {
+                Some(dtype) => scalar(dtype),
+                None => Type::Other(format!("{} type {code}", String::from_utf8_lossy(encoded.dialect)).into()),
+            },
+        })
+    }
+
+    fn tensor(&mut self, fields: &mut Reader<'a>, depth: usize) -> Result<Type> {
+        let mut dims = Vec::new();
+        for _ in 0..fields.varint()? {
+            let zigzag = fields.varint()?;
+            // negative ones are known only at run time
+            dims.push((zigzag & 1 == 0).then_some(zigzag >> 1));
+        }
+        let element = self.type_within(fields.index()?, depth + 1)?;
+        let known: Option<Vec<u64>> = dims.iter().copied().collect();
+        Ok(match (known, element) {
+            (Some(dims), Type::Array(element)) => Type::Array(ArraySpec::new(element.dtype, dims)),
+            (_, element) => {
+                let shown = dims.iter().map(|dim| dim.map_or_else(|| "?x".to_owned(), |dim| format!("{dim}x")));
+                let element = match element {
+                    Type::Array(element) => element.dtype.to_string(),
+                    Type::Other(spelled) => spelled.into(),
+                    Type::Tuple(_) => "tuple".to_owned(),
+                };
+                Type::Other(format!("tensor<{}{element}>", shown.collect::<String>()).into())
+            }
+        })
+    }
+}
+
+/// Bytes that a copy of a type takes, about.
+fn size_of_parts(shown: &Type) -> usize {
+    let parts = match shown {
+        Type::Array(array) => array.dims.len() * size_of::<u64>(),
+        Type::Tuple(elements) => elements.iter().map(size_of_parts).sum(),
+        Type::Other(spelled) => spelled.len(),
+    };
+    parts + size_of::<Type>()
+}
+
+/// An element type is a scalar until a tensor holds it.
+fn scalar(dtype: DType) -> Type {
+    Type::Array(ArraySpec::new(dtype, Vec::new()))
+}
+
+/// Two bits of a sign, and the width.
+fn builtin_integer(width_and_sign: u64) -> Type {
+    let (width, is_unsigned) = (width_and_sign >> 2, width_and_sign & 3 == 2);
+    let spelled = format!("{}{width}", if is_unsigned { "ui" } else { "i" });
+    spelled.parse().map_or_else(|_| Type::Other(spelled.into()), scalar)
+}
+
+fn builtin_element(dialect: &[u8], code: u64) -> Option<DType> {
+    match code {
+        _ if dialect != b"builtin" => None,
+        3 => Some(DType::Bf16),
+        4 => Some(DType::F16),
+        5 => Some(DType::F32),
+        6 => Some(DType::F64),
+        _ => None,
+    }
+}
+
+fn vhlo_element(code: u64) -> Option<DType> {
+    Some(match code {
+        0 => DType::Pred,
+        2 => DType::Bf16,
+        3 => DType::F16,
+        4 => DType::F32,
+        5 => DType::F64,
+        6 => DType::F8E4M3Fn,
+        7 => DType::F8E5M2,
+        10 => DType::S4,
+        11 => DType::S8,
+        12 => DType::S16,
+        13 => DType::S32,
+        14 => DType::S64,
+        15 => DType::U4,
+        16 => DType::U8,
+        17 => DType::U16,
+        18 => DType::U32,
+        19 => DType::U64,
+        27 => DType::F8E4M3Fnuz,
+        28 => DType::F8E5M2Fnuz,
+        29 => DType::F8E4M3B11Fnuz,
+        31 => DType::S2,
+        32 => DType::U2,
+        35 => DType::F8E4M3,
+        36 => DType::F8E3M4,
+        37 => DType::F4E2M1Fn,
+        40 => DType::F8E8M0Fnu,
+        _ => return None,
+    })
+}

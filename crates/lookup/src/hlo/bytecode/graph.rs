@@ -1,0 +1,354 @@
+//! The structure of bytecode: functions, operations with their regions, operands, types, calls and scopes.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::container::{MAX_DEPTH, Reader, Result, has, read_tables, skip_use_orders, unsupported, version};
+use super::contents::Contents;
+use crate::hlo::escape::Escapes;
+use crate::hlo::graph::{Computation, Head, Node, NodeId, NodeKind, Value};
+
+/// Where properties hold what a dictionary holds in older files: an operation, the attribute, how many attributes the
+/// operation has, and for each up to this one, in the order of their names, whether it is optional.
+const PROPERTIES: [(&str, &str, usize, &[bool]); 13] = [
+    ("vhlo.func_v1", "sym_name", 5, &[false; 4]),
+    ("vhlo.call_v1", "callee", 1, &[false]),
+    ("vhlo.custom_call_v1", "call_target_name", 8, &[false; 3]),
+    ("vhlo.custom_call_v1", "called_computations", 8, &[false; 4]),
+    ("vhlo.custom_call_v2", "call_target_name", 9, &[false; 3]),
+    ("vhlo.custom_call_v2", "called_computations", 9, &[false; 4]),
+    ("vhlo.composite_v1", "decomposition", 4, &[false; 2]),
+    ("vhlo.composite_v2", "decomposition", 4, &[false; 2]),
+    ("func.func", "sym_name", 5, &[true, false, true, false]),
+    ("func.func", "sym_name", 6, &[true, false, true, true, false]),
+    ("func.call", "callee", 1, &[false]),
+    ("func.call", "callee", 4, &[true, false]),
+    ("stablehlo.custom_call", "call_target_name", 8, &[true, true, false]),
+];
+
+/// Reads a whole module; `each` receives its functions.
+pub(crate) fn read<'a>(bytes: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
+    let mut head = Head::default();
+    let read = read_tables(bytes).and_then(|(tables, mut operations)| {
+        let contents = Contents::new(tables, bytes.len());
+        let (function, values) = (Function::default(), Values::default());
+        let mut walk = Walk { contents, each, head: &mut head, function, values };
+        walk.block(&mut operations, None, false, &mut 0, 0)
+    });
+    // the labels are found all the same
+    head.unread.count += u64::from(read.is_err());
+    head
+}
+
+/// A function that is being read.
+#[derive(Default)]
+struct Function<'a> {
+    nodes: Vec<Node<'a>>,
+    returns: Vec<Value>,
+}
+
+/// The values that operations refer to by number. Those of a region follow all of the regions around it.
+#[derive(Default)]
+struct Values {
+    known: HashMap<usize, Value>,
+    count: usize,
+}
+
+impl Values {
+    fn define(&mut self, next: &mut usize, value: Value) {
+        self.known.insert(*next, value);
+        *next = next.saturating_add(1);
+    }
+}
+
+struct Walk<'a, 'e> {
+    contents: Contents<'a>,
+    each: &'e mut dyn FnMut(Computation<'a>),
+    head: &'e mut Head,
+    function: Function<'a>,
+    values: Values,
+}
+
+/// An operation before its operands and regions.
+struct Operation<'a> {
+    opcode: String,
+    attributes: Option<usize>,
+    properties: Option<Reader<'a>>,
+    mask: u8,
+}
+
+impl<'a> Walk<'a, '_> {
+    /// A block; the top of the module is one without arguments.
+    fn block(
+        &mut self,
+        reader: &mut Reader<'a>,
+        holder: Option<NodeId>,
+        is_inner: bool,
+        next: &mut usize,
+        depth: usize,
+    ) -> Result<()> {
+        let (operations, has_arguments) = reader.flagged()?;
+        if has_arguments && is_inner {
+            self.arguments(reader, holder, next)?;
+        }
+        for _ in 0..operations {
+            self.operation(reader, holder, next, depth)?;
+        }
+        Ok(())
+    }
+
+    fn arguments(&mut self, reader: &mut Reader<'a>, holder: Option<NodeId>, next: &mut usize) -> Result<()> {
+        let count = reader.varint()?;
+        let version = self.contents.tables.version;
+        for _ in 0..count {
+            let (index, has_location) =
+                if version >= version::ELIDED_LOCATIONS { reader.flagged()? } else { (reader.varint()?, true) };
+            let results = vec![self.contents.type_of(usize::try_from(index).unwrap_or(usize::MAX))?];
+            let name = if has_location { self.contents.scope(reader.index()?) } else { Cow::default() };
+            let name = String::from_utf8_lossy(&name).into_owned().into();
+            let node = self.function.nodes.len();
+            self.function.nodes.push(Node { kind: NodeKind::Argument, name, results, holder, ..Node::default() });
+            self.values.define(next, Value::whole(node));
+        }
+        if version >= version::USE_ORDERS && reader.byte()? & has::USE_ORDERS != 0 {
+            skip_use_orders(reader, count)?;
+        }
+        Ok(())
+    }
+
+    fn operation(
+        &mut self,
+        reader: &mut Reader<'a>,
+        holder: Option<NodeId>,
+        next: &mut usize,
+        depth: usize,
+    ) -> Result<()> {
+        let index = reader.index()?;
+        let tables = &self.contents.tables;
+        let &(dialect, name) =
+            tables.operations.get(index).ok_or_else(|| reader.cut("operation that does not exist"))?;
+        let opcode = [dialect, name].map(String::from_utf8_lossy).join(".");
+        let mask = reader.byte()?;
+        let location = reader.index()?;
+        let attributes = if mask & has::ATTRIBUTES != 0 { Some(reader.index()?) } else { None };
+        let properties = match mask & has::PROPERTIES {
+            0 => None,
+            _ => self.contents.tables.properties.get(reader.index()?).cloned(),
+        };
+        let operation = Operation { opcode, attributes, properties, mask };
+        match &*operation.opcode {
+            "builtin.module" => self.module(&operation, reader, depth),
+            "func.func" | "vhlo.func_v1" => self.function(&operation, reader, depth),
+            _ => self.plain(&operation, location, reader, holder, next, depth),
+        }
+    }
+
+    /// The attribute of an operation with this name.
+    fn attribute(&self, operation: &Operation<'a>, name: &str) -> Option<usize> {
+        let own = operation.attributes.and_then(|own| self.contents.member(own, name.as_bytes()));
+        own.or_else(|| {
+            let properties = operation.properties.as_ref()?;
+            let rows = || PROPERTIES.iter().filter(|(opcode, key, ..)| *opcode == operation.opcode && *key == name);
+            let total = rows().next().map(|_| properties.clone().count())?;
+            let (.., are_optional) = rows().find(|(_, _, attributes, _)| *attributes == total)?;
+            let mut reader = properties.clone();
+            are_optional.iter().map(|&is_optional| reader.reference(is_optional).ok().flatten()).last().flatten()
+        })
+    }
+
+    fn module(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, depth: usize) -> Result<()> {
+        if depth == 0 {
+            let named = operation.attributes.and_then(|own| self.contents.member(own, b"sym_name"));
+            let named = named.or_else(|| operation.properties.clone()?.reference(true).ok().flatten());
+            let named = named.and_then(|named| self.contents.string(named));
+            self.head.module = named.map(|named| String::from_utf8_lossy(named).into_owned());
+            // JAX writes the attribute during lowering, before any partitioner runs
+            self.head.partitioned = self.attribute(operation, "mhlo.num_partitions").map(|_| false);
+        }
+        self.regions(operation, reader, None, depth)
+    }
+
+    fn function(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, depth: usize) -> Result<()> {
+        let outer = std::mem::take(&mut self.function);
+        let read = self.regions(operation, reader, None, depth);
+        let Function { nodes, returns } = std::mem::replace(&mut self.function, outer);
+        let named = self.attribute(operation, "sym_name").and_then(|named| self.contents.string(named));
+        let name = Cow::Borrowed(named.unwrap_or_default());
+        (self.each)(Computation { name, nodes, returns, ..Computation::default() });
+        read
+    }
+
+    fn plain(
+        &mut self,
+        operation: &Operation<'a>,
+        location: usize,
+        reader: &mut Reader<'a>,
+        holder: Option<NodeId>,
+        next: &mut usize,
+        depth: usize,
+    ) -> Result<()> {
+        let scope = self.contents.scope(location);
+        if !scope.is_empty() {
+            self.head.census.name(&scope, Escapes::Raw);
+        }
+        if operation.opcode == "builtin.unrealized_conversion_cast" {
+            return self.cast(operation, reader, next);
+        }
+        let mut node = Node { scope, holder, ..self.described(operation) };
+        let mut results = 0;
+        if operation.mask & has::RESULTS != 0 {
+            results = reader.varint()?;
+            for _ in 0..results {
+                node.results.push(self.contents.type_of(reader.index()?)?);
+            }
+        }
+        if operation.mask & has::OPERANDS != 0 {
+            for _ in 0..reader.varint()? {
+                match self.values.known.get(&reader.index()?) {
+                    Some(&value) => node.operands.push(value),
+                    None => self.head.unread.count += 1,
+                }
+            }
+        }
+        if operation.mask & has::SUCCESSORS != 0 {
+            for _ in 0..reader.varint()? {
+                reader.varint()?;
+            }
+        }
+        if operation.mask & has::USE_ORDERS != 0 {
+            skip_use_orders(reader, results)?;
+        }
+        if holder.is_none() && node.opcode.ends_with(".return") {
+            self.function.returns = node.operands;
+            return Ok(());
+        }
+        let place = self.function.nodes.len();
+        let parts = node.results.len();
+        self.function.nodes.push(node);
+        for part in 0..parts {
+            self.values.define(next, Value { node: place, part: (parts > 1).then_some(part) });
+        }
+        self.regions_of(operation, reader, Some(place), depth)
+    }
+
+    /// Values of one dialect's type as those of another, which are the same values.
+    fn cast(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, next: &mut usize) -> Result<()> {
+        let mut results = 0;
+        if operation.mask & has::RESULTS != 0 {
+            results = reader.varint()?;
+            (0..results).try_for_each(|_| reader.varint().map(drop))?;
+        }
+        if operation.mask & has::OPERANDS != 0 {
+            for _ in 0..reader.varint()? {
+                match self.values.known.get(&reader.index()?) {
+                    Some(&value) => self.values.define(next, value),
+                    None => *next = next.saturating_add(1),
+                }
+            }
+        }
+        if operation.mask & has::USE_ORDERS != 0 {
+            skip_use_orders(reader, results)?;
+        }
+        Ok(())
+    }
+
+    /// A node with what an operation is and calls, and the payload attached to it.
+    fn described(&self, operation: &Operation<'a>) -> Node<'a> {
+        let opcode = unversioned(&operation.opcode);
+        let text = |attribute: Option<usize>| attribute.map(|one| self.contents.strings(one)).unwrap_or_default();
+        let callees =
+            ["callee", "decomposition", "called_computations"].map(|key| text(self.attribute(operation, key)));
+        let target =
+            if opcode.ends_with(".call") { callees.first().and_then(|callees| callees.first()).copied() } else { None };
+        let target = target.or_else(|| text(self.attribute(operation, "call_target_name")).first().copied());
+        let payload = operation.attributes.and_then(|own| self.contents.member(own, b"mhlo.frontend_attributes"));
+        let payload = payload.and_then(|payload| self.contents.member(payload, b"xla_metadata_payload"));
+        Node {
+            kind: if opcode.ends_with(".constant") { NodeKind::Constant } else { NodeKind::Operation },
+            name: target.map_or_else(|| opcode.clone().into(), String::from_utf8_lossy),
+            payload: payload.and_then(|payload| self.contents.string(payload)).unwrap_or_default().into(),
+            called: callees.concat().into_iter().map(Cow::Borrowed).collect(),
+            opcode: opcode.into(),
+            ..Node::default()
+        }
+    }
+
+    /// The regions of a module or a function, whose results and operands are none.
+    fn regions(
+        &mut self,
+        operation: &Operation<'a>,
+        reader: &mut Reader<'a>,
+        holder: Option<NodeId>,
+        depth: usize,
+    ) -> Result<()> {
+        for bit in [has::RESULTS, has::OPERANDS, has::SUCCESSORS] {
+            if operation.mask & bit != 0 {
+                for _ in 0..reader.varint()? {
+                    reader.varint()?;
+                }
+            }
+        }
+        if operation.mask & has::USE_ORDERS != 0 {
+            skip_use_orders(reader, 0)?;
+        }
+        self.regions_of(operation, reader, holder, depth)
+    }
+
+    fn regions_of(
+        &mut self,
+        operation: &Operation<'a>,
+        reader: &mut Reader<'a>,
+        holder: Option<NodeId>,
+        depth: usize,
+    ) -> Result<()> {
+        if operation.mask & has::REGIONS == 0 {
+            return Ok(());
+        }
+        let (regions, is_isolated) = reader.flagged()?;
+        if depth >= MAX_DEPTH {
+            return Err(unsupported(format!("regions nested more than {MAX_DEPTH} deep")));
+        }
+        if !is_isolated {
+            return (0..regions).try_for_each(|_| self.region(reader, holder, depth + 1));
+        }
+        let outer = std::mem::take(&mut self.values);
+        let mut section;
+        let inner = if self.contents.tables.version >= version::LAZY_REGIONS {
+            section = reader.section()?.1;
+            &mut section
+        } else {
+            reader
+        };
+        let read = (0..regions).try_for_each(|_| self.region(inner, holder, depth + 1));
+        self.values = outer;
+        read
+    }
+
+    fn region(&mut self, reader: &mut Reader<'a>, holder: Option<NodeId>, depth: usize) -> Result<()> {
+        let blocks = reader.varint()?;
+        if blocks == 0 {
+            return Ok(());
+        }
+        let first = self.values.count;
+        self.values.count = first.saturating_add(reader.index()?);
+        let mut next = first;
+        for _ in 0..blocks {
+            self.block(reader, holder, true, &mut next, depth)?;
+        }
+        // the numbers are given again to the next region
+        self.values.known.retain(|number, _| *number < first);
+        self.values.count = first;
+        Ok(())
+    }
+}
+
+/// `vhlo.dot_general_v2` as `stablehlo.dot_general`, and calls by the names that text has for them.
+fn unversioned(opcode: &str) -> String {
+    let Some(name) = opcode.strip_prefix("vhlo.") else { return opcode.to_owned() };
+    let name = name
+        .rsplit_once("_v")
+        .filter(|(_, version)| version.bytes().all(|byte| byte.is_ascii_digit()))
+        .map_or(name, |(name, _)| name);
+    let dialect = if matches!(name, "call") { "func" } else { "stablehlo" };
+    format!("{dialect}.{name}")
+}

@@ -1,0 +1,68 @@
+"""ejkernel's own stamps are scopes, which HLO cuts at their `@`; here the label goes into the payload, too."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from ..._label import payload
+from ..import_hook import after_import
+
+# the methods of ejkernel's executor that put a stamp around a call
+_STAMPS = ("_stamp_hash", "_stamp_json")
+
+_LOCK = threading.Lock()
+_ATTACHED: list[object] = []
+_ORIGINALS: list[tuple[type, str, Any]] = []
+
+
+def with_payloads() -> Callable[[], None]:
+    """Complete ejkernel's stamps, now or once it is imported; returns a function that ends it."""
+    token = object()
+    cancel = after_import("ejkernel.ops.execution.executor", functools.partial(_attach, token))
+
+    def close() -> None:
+        cancel()
+        _detach(token)
+
+    return close
+
+
+def _attach(token: object, module: ModuleType) -> None:
+    with _LOCK:
+        if not _ATTACHED:
+            for name in _STAMPS:
+                if name in vars(module.Executor):
+                    _ORIGINALS.append((module.Executor, name, vars(module.Executor)[name]))
+                    setattr(module.Executor, name, _with_payload(vars(module.Executor)[name]))
+        _ATTACHED.append(token)
+
+
+def _detach(token: object) -> None:
+    with _LOCK:
+        if token not in _ATTACHED:
+            return
+        _ATTACHED.remove(token)
+        while _ORIGINALS and not _ATTACHED:
+            setattr(*_ORIGINALS.pop())
+
+
+def _with_payload(stamp: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stamp)
+    def stamped(executor: Any, kernel: Any, invocation: Any, function: Any, config: Any) -> Callable[..., Any]:
+        import jax
+
+        run = stamp(executor, kernel, invocation, function, config)
+        operation = f"{kernel.op_id}@v{getattr(kernel, 'version', '0')}"
+        label = f"{executor.stamp_prefix}#{operation}:{invocation.make_key(kernel.key_builder)}"
+
+        def labelled(*args: Any, **kwargs: Any) -> Any:
+            with payload(label, jax.tree_util.tree_leaves((args, kwargs))):
+                return run(*args, **kwargs)
+
+        return labelled
+
+    return stamped
