@@ -171,7 +171,8 @@ mod tests {
     use super::*;
     use crate::target::{CUDA, Target};
 
-    /// Every target has peaks, and a GPU's memory is as fast as the compiler is told. Devices by AMD are no targets yet.
+    /// Every target has peaks, and a GPU's memory is as fast as the compiler is told. Devices by AMD are no targets
+    /// yet.
     #[test]
     fn every_target_has_peaks() {
         for peaks in Peaks::built_in() {

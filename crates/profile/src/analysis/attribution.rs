@@ -94,8 +94,8 @@ impl Attribution {
         }
     }
 
-    /// What the name of a kernel says that is no instruction of the HLO: whether it is one of a communication library, or
-    /// a copy or fill of the runtime.
+    /// What the name of a kernel says that is no instruction of the HLO: whether it is one of a communication library,
+    /// or a copy or fill of the runtime.
     pub(super) fn of_kernel(name: &str) -> Option<Self> {
         let known = |opcode: &str, communication| {
             let opcode = opcode.to_owned();

@@ -203,7 +203,8 @@ fn opcode_of(line: &str) -> Option<&str> {
     (!opcode.is_empty() && is_opcode(opcode)).then_some(opcode)
 }
 
-/// The `op_name` in a `tf_op`, which ends with a colon and the operation's type, if any; XLA for GPUs writes `XlaModule:`.
+/// The `op_name` in a `tf_op`, which ends with a colon and the operation's type, if any; XLA for GPUs writes
+/// `XlaModule:`.
 fn op_name_of(tf_op: &str) -> String {
     let op_name = match tf_op.rsplit_once(':') {
         Some((name, "")) => name,

@@ -1,5 +1,5 @@
-//! Finds what is known about the operations of modules: by their HLO, by their events, by the custom call that they are a
-//! region of, or by the name of their kernel; and says of how many nothing is known.
+//! Finds what is known about the operations of modules: by their HLO, by their events, by the custom call that they are
+//! a region of, or by the name of their kernel; and says of how many nothing is known.
 
 use std::collections::BTreeMap;
 

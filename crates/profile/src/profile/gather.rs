@@ -394,8 +394,8 @@ impl<'a> Reader<'_, 'a> {
         let Telling { event, stats: telling, unknown, is_last_key } = Telling::read(message, view, last)?;
         self.piece.tally.unknown += unknown;
         let [_, operation, module, program, run, ordinal, node, correlation] = telling;
-        // on a host, an event without an operation is the host's own work, and one that is correlated with a device's is
-        // the launch of a kernel
+        // on a host, an event without an operation is the host's own work, and one that is correlated with a device's
+        // is the launch of a kernel
         let is_of_host = operation.is_empty() || !correlation.is_empty();
         if module.is_empty() || (is_of_host && view.layout == Layout::HostThunks) {
             if self.counts_outside

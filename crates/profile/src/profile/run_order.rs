@@ -54,8 +54,8 @@ fn numbers(name: &str) -> Vec<u128> {
     digits(name).map(|digits| digits.parse().unwrap_or(u128::MAX)).collect()
 }
 
-/// The time in a run's name, in seconds: `2025_01_31_10_20_30` as TensorBoard and JAX write it, `20250131-102030`, or the
-/// seconds, milliseconds, microseconds or nanoseconds since 1970.
+/// The time in a run's name, in seconds: `2025_01_31_10_20_30` as TensorBoard and JAX write it, `20250131-102030`, or
+/// the seconds, milliseconds, microseconds or nanoseconds since 1970.
 pub(super) fn seconds(name: &str) -> Option<u64> {
     let all: Vec<&str> = digits(name).collect();
     let apart = all.windows(6).find_map(|parts| {
