@@ -36,6 +36,7 @@ mod dump_files;
 mod envelope;
 mod error;
 mod escape;
+mod file_form;
 mod found;
 mod frames;
 mod graph;

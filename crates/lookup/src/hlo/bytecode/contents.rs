@@ -7,7 +7,8 @@ use crate::array::{ArraySpec, DType};
 use crate::hlo::graph::{Type, join_scopes};
 use crate::hlo::mlir_text::read_type;
 
-/// Codes of builtin attributes (`mlir/IR/BuiltinDialectBytecode.td`) and of VHLO's (`stablehlo/dialect/VhloBytecode.cpp`).
+/// Codes of builtin attributes (`mlir/IR/BuiltinDialectBytecode.td`) and of VHLO's
+/// (`stablehlo/dialect/VhloBytecode.cpp`).
 mod code {
     pub(super) const ARRAY: u64 = 0;
     pub(super) const DICTIONARY: u64 = 1;
