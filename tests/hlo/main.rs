@@ -6,6 +6,7 @@ mod support;
 mod candidates;
 mod cost;
 mod folders;
+mod forms;
 mod layouts;
 mod matching;
 mod memory;
