@@ -58,9 +58,12 @@ fn text_form(head: &[u8]) -> Option<ModuleForm> {
         {
             return Some(ModuleForm::HloText);
         }
-        let is_mlir = [&b"module "[..], b"module{", b"func.func ", b"#loc", b"\"builtin.module\""]
-            .iter()
-            .any(|start| line.starts_with(start));
+        let begins = |word: &[u8]| {
+            let after = line.strip_prefix(word).map(|rest| rest.first());
+            after.is_some_and(|next| next.is_none_or(|&byte| byte.is_ascii_whitespace() || b"@{(".contains(&byte)))
+        };
+        let words = [&b"module"[..], b"builtin.module", b"func.func", b"\"builtin.module\"", b"\"func.func\""];
+        let is_mlir = line.starts_with(b"#loc") || words.into_iter().any(begins);
         if is_mlir {
             return Some(ModuleForm::StablehloText);
         }

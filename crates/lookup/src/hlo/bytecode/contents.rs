@@ -28,6 +28,8 @@ mod code {
 /// Bytes of names and types that are assembled from others, per byte of the module.
 const MAX_COPIES_PER_BYTE: usize = 64;
 const MAX_NAME_BYTES: usize = 1 << 16;
+/// Most members of a dictionary or an array that are examined: many operations may share a large one.
+const MAX_MEMBERS: usize = 1 << 10;
 
 /// The tables of a module with what was found in them.
 pub(super) struct Contents<'a> {
@@ -73,7 +75,7 @@ impl<'a> Contents<'a> {
         if !matches!((dialect, code), (b"builtin", code::DICTIONARY) | (b"vhlo", code::VHLO_DICTIONARY)) {
             return None;
         }
-        for _ in 0..pairs.varint().ok()? {
+        for _ in 0..pairs.index().ok()?.min(MAX_MEMBERS) {
             let (key, value) = (pairs.index().ok()?, pairs.index().ok()?);
             if self.string(key) == Some(name) {
                 return Some(value);
@@ -88,7 +90,7 @@ impl<'a> Contents<'a> {
             Some((b"builtin", code::ARRAY, mut items) | (b"vhlo", code::VHLO_ARRAY, mut items)) => {
                 let count = items.index().unwrap_or_default();
                 let item = |_| items.index().ok();
-                (0..count).map_while(item).filter_map(|item| self.string(item)).collect()
+                (0..count.min(MAX_MEMBERS)).map_while(item).filter_map(|item| self.string(item)).collect()
             }
             _ => self.string(attribute).into_iter().collect(),
         }

@@ -11,6 +11,8 @@ use crate::hlo::text_cursor::{Cursor, balanced, parts, quoted};
 /// A function that is being read.
 #[derive(Debug, Default)]
 pub(super) struct Function<'a> {
+    /// False outside of all functions.
+    pub(super) is_function: bool,
     pub(super) nodes: Vec<Node<'a>>,
     pub(super) values: Values<'a>,
     pub(super) returns: Vec<Value>,
@@ -61,7 +63,8 @@ fn dictionaries<'a>(text: &'a [u8], key: &[u8]) -> Option<Vec<&'a [u8]>> {
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn function(&mut self, is_generic: bool) {
-        let outer = std::mem::take(&mut self.function);
+        let function = Function { is_function: true, ..Function::default() };
+        let outer = std::mem::replace(&mut self.function, function);
         let mut read = Operation::new(Kind::Function, None, is_generic);
         self.body(&mut read);
         let mut function = std::mem::replace(&mut self.function, outer);

@@ -201,7 +201,8 @@ impl<'a> Reader<'a, '_> {
             self.finish(place, opcode, &mut read);
             self.define(place, results, &mut read);
         }
-        if read.is_unread {
+        // what computes stands in a function
+        if read.is_unread || !self.function.is_function && !results.is_empty() {
             self.head.unread.add(line);
         }
     }
