@@ -23,6 +23,7 @@ mod code {
     pub(super) const VHLO_ARRAY: u64 = 1;
     pub(super) const VHLO_DICTIONARY: u64 = 6;
     pub(super) const VHLO_STRING: u64 = 14;
+    pub(super) const VHLO_TYPE_EXTENSIONS: u64 = 18;
 }
 
 /// Bytes of names and types that are assembled from others, per byte of the module.
@@ -170,10 +171,10 @@ impl<'a> Contents<'a> {
         let code = fields.varint()?;
         let is_vhlo = encoded.dialect == b"vhlo";
         Ok(match (encoded.dialect, code) {
-            (b"vhlo", 20) | (b"builtin", 13) => self.tensor(&mut fields, depth)?,
+            (b"vhlo", 20) | (b"builtin", 13) => self.tensor(&mut fields, &[], depth)?,
             (b"vhlo", 21) | (b"builtin", 14) => {
-                fields.varint()?; // the encoding
-                self.tensor(&mut fields, depth)?
+                let bounds = self.bounds(fields.index()?);
+                self.tensor(&mut fields, &bounds, depth)?
             }
             (b"vhlo", 23) | (b"builtin", 15) => {
                 let mut elements = Vec::new();
@@ -199,13 +200,18 @@ impl<'a> Contents<'a> {
         })
     }
 
-    fn tensor(&mut self, fields: &mut Reader<'a>, depth: usize) -> Result<Type> {
-        let mut dims = Vec::new();
-        for _ in 0..fields.varint()? {
-            let zigzag = fields.varint()?;
-            // negative ones are known only at run time
-            dims.push((zigzag & 1 == 0).then_some(zigzag >> 1));
+    /// The bounds of dimensions that are known only at run time.
+    fn bounds(&self, encoding: usize) -> Vec<Option<u64>> {
+        match self.fields(encoding) {
+            Some((b"vhlo", code::VHLO_TYPE_EXTENSIONS, mut fields)) => lengths(&mut fields).unwrap_or_default(),
+            _ => Vec::new(),
         }
+    }
+
+    fn tensor(&mut self, fields: &mut Reader<'a>, bounds: &[Option<u64>], depth: usize) -> Result<Type> {
+        let mut dims = lengths(fields)?;
+        // a dimension of at most some length counts with that length, as in HLO
+        dims.iter_mut().zip(bounds).for_each(|(dim, bound)| *dim = dim.or(*bound));
         let element = self.type_within(fields.index()?, depth + 1)?;
         let known: Option<Vec<u64>> = dims.iter().copied().collect();
         Ok(match (known, element) {
@@ -221,6 +227,16 @@ impl<'a> Contents<'a> {
             }
         })
     }
+}
+
+/// Lengths of dimensions; negative ones are known only at run time.
+fn lengths(fields: &mut Reader<'_>) -> Result<Vec<Option<u64>>> {
+    let mut lengths = Vec::new();
+    for _ in 0..fields.varint()? {
+        let zigzag = fields.varint()?;
+        lengths.push((zigzag & 1 == 0).then_some(zigzag >> 1));
+    }
+    Ok(lengths)
 }
 
 /// Bytes that a copy of a type takes, about.

@@ -39,6 +39,8 @@ impl<'a> Reader<'a, '_> {
                 b'%' if !was_continued && self.results_begin() => break,
                 b'"' if !was_continued && self.generic_begins() => break,
                 b'#' | b'!' if self.alias_begins() => break,
+                // the resources of dialects at the end of a file
+                b'{' if self.cursor.rest().starts_with(b"{-#") => break,
                 b',' | b'=' => {
                     self.cursor.take(1);
                     is_continued = true;

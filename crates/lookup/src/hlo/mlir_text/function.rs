@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::operation::{Kind, Operation};
+use super::operation::{Kind, Operation, shown};
 use super::values::Values;
 use super::{Reader, is_word};
 use crate::hlo::graph::{Computation, Node, NodeId, Value};
@@ -113,7 +113,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn name_module(&mut self, read: &Operation<'a>) {
-        let name = String::from_utf8_lossy(module_name(read)).into_owned();
+        let name = shown(Cow::Borrowed(module_name(read))).into_owned();
         if self.head.module.is_none() && !name.is_empty() {
             self.head.module = Some(name);
         }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::function::{attribute, is_function, is_return, push, symbol};
 use super::values::Results;
 use super::{MAX_REGIONS, Reader, is_word};
+use crate::hlo::escape::{Escapes, Unescaper};
 use crate::hlo::graph::{Node, NodeId, NodeKind, Type};
 use crate::hlo::text_cursor::quoted;
 
@@ -73,11 +74,14 @@ impl Operation<'_> {
     }
 }
 
-/// Bytes as text.
-pub(super) fn shown(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
-    match bytes {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+/// A name as people write it.
+pub(super) fn shown(name: Cow<'_, [u8]>) -> Cow<'_, str> {
+    match name {
+        Cow::Borrowed(plain) if memchr::memchr(b'\\', plain).is_none() => String::from_utf8_lossy(plain),
+        escaped => {
+            let name: Vec<u8> = Unescaper::new(&escaped, Escapes::Mlir).collect();
+            Cow::Owned(String::from_utf8_lossy(&name).into_owned())
+        }
     }
 }
 
