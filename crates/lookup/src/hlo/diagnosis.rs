@@ -1,10 +1,11 @@
 //! Why labels are missing or weak, and the command that writes a file with them.
 
 use super::Evidence;
-use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
+use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
 use super::graph::Unread;
 use super::sites::Untyped;
+use super::structure::Structure;
 use crate::counted::{counted, listed};
 
 /// The code of [`cut_sites`].

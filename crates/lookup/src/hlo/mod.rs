@@ -62,6 +62,7 @@ mod side_file;
 mod sites;
 mod source;
 mod stamp;
+mod structure;
 mod sub_folders;
 mod tally;
 mod text_cursor;

@@ -1,10 +1,9 @@
 //! What follows an operation's name, in the syntax of any dialect.
 
-use super::function::{attribute, symbol_length};
 use super::location::{self, alias};
-use super::operation::{Kind, Operation};
+use super::state::{Kind, Operation, Reader};
 use super::types::{self, angled, spelling};
-use super::{Reader, is_word};
+use super::words::{attribute, is_word, symbol_length};
 use crate::hlo::escape::Escapes;
 use crate::hlo::graph::Type;
 use crate::hlo::text_cursor::{Cursor, balanced, quoted};

@@ -7,8 +7,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::is_word;
 use super::types::angled;
+use super::words::is_word;
 use crate::hlo::census::Census;
 use crate::hlo::escape::Escapes;
 use crate::hlo::graph::join_scopes;

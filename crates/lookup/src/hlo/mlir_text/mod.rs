@@ -10,20 +10,20 @@ mod function;
 mod group;
 mod location;
 mod operation;
+mod state;
 mod types;
 mod values;
+mod words;
 
 use std::collections::HashMap;
 
-use self::function::Function;
-pub(crate) use self::function::attribute;
 use self::location::Locations;
+use self::state::{Function, Reader};
 use self::types::spelling;
+pub(crate) use self::words::attribute;
+use self::words::is_word;
 use super::graph::{Computation, Head, Type};
 use super::text_cursor::Cursor;
-
-/// Deepest nesting of regions that is read.
-const MAX_REGIONS: usize = 100;
 
 /// Reads a whole text; `each` receives its functions, each after the functions within it.
 pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
@@ -57,27 +57,6 @@ pub(crate) fn read_type(spelled: &[u8]) -> Type {
 /// The first lines of a module that is too large to be read completely.
 pub(crate) fn read_head(head: &[u8]) -> Head {
     read(head, &mut |_| {})
-}
-
-/// A text in the middle of being read.
-struct Reader<'a, 'e> {
-    cursor: Cursor<'a>,
-    each: &'e mut dyn FnMut(Computation<'a>),
-    head: Head,
-    locations: Locations<'a>,
-    /// The spellings behind aliases of types, such as `!t = tensor<2xf32>`.
-    aliases: HashMap<&'a [u8], &'a [u8]>,
-    /// The function that is being read.
-    function: Function<'a>,
-    /// The names of the modules around, without that of the outermost one, which no reference names.
-    modules: Vec<&'a [u8]>,
-    /// How many regions are open.
-    depth: usize,
-}
-
-/// Whether a byte may be part of a word, such as the name of an operation.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
 }
 
 impl<'a> Reader<'a, '_> {

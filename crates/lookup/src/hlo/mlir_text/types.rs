@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::is_word;
+use super::words::is_word;
 use crate::array::ArraySpec;
 use crate::hlo::graph::Type;
 use crate::hlo::text_cursor::{Cursor, quoted};
