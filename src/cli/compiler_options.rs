@@ -13,7 +13,6 @@ use crate::compiler_options::{
 };
 use crate::config::Config;
 use crate::counted::{counted, listed};
-use crate::device::DeviceFingerprint;
 use crate::measure::{CompiledWith, InputOptions};
 use crate::race::{Deadline, RaceOptions, Runner};
 use crate::tune::{AutotuningResult, OperationResult, Status, StepProfile, TuneOptions};
@@ -82,7 +81,8 @@ impl ModulesToTune {
         }
         let mut notes: Vec<String> = self.files.left_aside.take().into_iter().collect();
         let files = std::mem::take(&mut self.files.modules);
-        let own = set_here(&runner.timer.info().device);
+        // what this run's environment sets for every program that it compiles
+        let own = settings_of(&runner.timer.info().device.environment.xla_flags.join(" "));
         let modules = files.into_iter().map(|file| self.ready(space, file, &own, &mut notes));
         let mut modules = modules.collect::<Result<Vec<Ready>, Fault>>()?;
         if !runner.timer.info().can.set_process_options {
@@ -249,11 +249,6 @@ fn without_process_options(modules: &mut [Ready], timer: &str) -> Option<String>
         "not tried, because they act on a process and the timer `{timer}` compiles in the one that measures: {names}; \
          `--timer pjrt` compiles elsewhere"
     ))
-}
-
-/// Options that this run's environment sets for every program that it compiles.
-fn set_here(device: &DeviceFingerprint) -> Vec<(String, Value)> {
-    settings_of(&device.environment.xla_flags.join(" "))
 }
 
 /// The process's flags that also apply to this run, and a note on the others.

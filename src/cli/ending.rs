@@ -19,13 +19,9 @@ pub(super) fn cancel_flag() -> Result<Arc<AtomicBool>, Fault> {
         register_conditional_shutdown(signal, i32::from(exit::INTERRUPTED), Arc::clone(&seen))
             .and_then(|_| register(signal, seen))
             .and_then(|_| register(signal, Arc::clone(&flag)))
-            .map_err(cannot_watch)?;
+            .map_err(|error| Fault::device(format!("cannot watch for signals: {error}")))?;
     }
     Ok(flag)
-}
-
-fn cannot_watch(error: std::io::Error) -> Fault {
-    Fault::device(format!("cannot watch for signals: {error}"))
 }
 
 /// The signals that end a run. A terminal's end is not among them if the process ignores it, as under `nohup`.

@@ -93,18 +93,7 @@ pub(super) enum ExchangeArg {
 /// Writes the entries of a cache.
 pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let ledger = cache::open_for_reading(&args.cache)?;
-    let mut entries = ledger.own_entries()?;
-    let is_of_device = |key: &CacheKey| args.device.as_ref().is_none_or(|name| key.device.to_string().contains(name));
-    let is_of_call = |key: &CacheKey| args.key.as_ref().is_none_or(|start| key.call.call_key.starts_with(start));
-    entries.retain(|(key, _)| is_of_device(key) && is_of_call(key));
-    if !args.replayed && !matches!(args.format, ExchangeArg::Json | ExchangeArg::Jsonl) {
-        let all = entries.len();
-        entries.retain(|(_, entry)| !entry.is_replayed());
-        if entries.len() < all {
-            let skipped = counted(all - entries.len(), "decision");
-            tracing::warn!("exported without {skipped} of replayed samples; `--replayed` adds them");
-        }
-    }
+    let entries = chosen(args, ledger.own_entries()?);
     if let Some(variable) = args.format.variable() {
         return print_flags(&entries, variable, args.out.as_deref(), out);
     }
@@ -152,6 +141,22 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     }
     tracing::info!("{} written", counted(written, "config"));
     Ok(exit::FINE)
+}
+
+/// The entries that the arguments choose.
+fn chosen(args: &ExportArgs, mut entries: Vec<(CacheKey, Arc<Entry>)>) -> Vec<(CacheKey, Arc<Entry>)> {
+    let is_of_device = |key: &CacheKey| args.device.as_ref().is_none_or(|name| key.device.to_string().contains(name));
+    let is_of_call = |key: &CacheKey| args.key.as_ref().is_none_or(|start| key.call.call_key.starts_with(start));
+    entries.retain(|(key, _)| is_of_device(key) && is_of_call(key));
+    if !args.replayed && !matches!(args.format, ExchangeArg::Json | ExchangeArg::Jsonl) {
+        let all = entries.len();
+        entries.retain(|(_, entry)| !entry.is_replayed());
+        if entries.len() < all {
+            let skipped = counted(all - entries.len(), "decision");
+            tracing::warn!("exported without {skipped} of replayed samples; `--replayed` adds them");
+        }
+    }
+    entries
 }
 
 impl ExchangeArg {

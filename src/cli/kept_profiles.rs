@@ -30,11 +30,6 @@ pub(super) struct KeepArgs {
 }
 
 impl KeepArgs {
-    /// Whether kept profiles can be replayed, which requires one job per call.
-    pub(super) fn is_to_replay(&self) -> bool {
-        self.profile_every.is_none()
-    }
-
     /// The keeper of a timer's profiles, if requested and if the timer takes profiles.
     pub(super) fn keeper(&self, timer: &dyn Timer, dry_run: bool) -> Result<Option<Arc<Mutex<dyn Sink>>>, Fault> {
         let Some(folder) = &self.keep_profiles else { return Ok(None) };

@@ -57,7 +57,8 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
         let message = "`--per-kernel` needs `--mode kernels`: a span is not the sum of its kernels";
         return Err(Fault::new(exit::USAGE, message));
     }
-    let timer = args.timer.clone().unwrap_or_else(|| default_timer(&args.plugin).to_owned());
+    let usual = if args.plugin.plugin.is_some() { "pjrt" } else { "jax" };
+    let timer = args.timer.clone().unwrap_or_else(|| usual.to_owned());
     refuse_replay(&timer, "; `--timer jax` does")?;
     // a file that is not a program fails before a device is started
     let program =
@@ -84,11 +85,6 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     let shown = (args.mode, args.per_kernel);
     args.format.write(out, MeasuredDocument::new(&args.program, shown, &program, &*timer, &options, &measured))?;
     Ok(exit::FINE)
-}
-
-/// If a plugin is named, it runs the program.
-fn default_timer(plugin: &PluginArgs) -> &'static str {
-    if plugin.plugin.is_some() { "pjrt" } else { "jax" }
 }
 
 fn fault(program: &Path, error: MeasureError) -> Fault {

@@ -104,7 +104,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_prefix(format!("{}{best}", self.head));
         }
-        if done % of.unwrap_or(100).div_ceil(5).max(1) == 0 || Some(done) == of {
+        if done.is_multiple_of(of.unwrap_or(100).div_ceil(5).max(1)) || Some(done) == of {
             let of = of.map_or_else(String::new, |of| format!(" of {of}"));
             self.plain(&format!("{}: {done}{of} configs tried{best}", self.head));
         }
@@ -118,7 +118,7 @@ impl Progress {
         }
         // five lines per operation are enough if nothing can be redrawn, and a few more if it continues
         let step = if done <= of { of.div_ceil(5) } else { 2 * of };
-        if done % step.max(1) == 0 || done == of {
+        if done.is_multiple_of(step.max(1)) || done == of {
             let of = match done <= of {
                 true if is_most => format!(" of {of}"),
                 true => String::new(),

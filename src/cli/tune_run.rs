@@ -176,7 +176,8 @@ impl<'a> OpenRun<'a> {
         let (resolution, of_selftest) =
             selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
         let mut options = inputs.options.clone().resolution(resolution);
-        options.one_job_a_call = keeper.is_some() && args.keep.is_to_replay();
+        // profiles of some rounds alone cannot be replayed
+        options.one_job_a_call = keeper.is_some() && args.keep.profile_every.is_none();
         options.stop_at =
             args.budget.filter(|_| inputs.step.is_some()).and_then(|budget| inputs.begin.checked_add(budget));
         let calls = planned(&mut inputs, &*timer)?;

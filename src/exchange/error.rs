@@ -32,7 +32,8 @@ pub enum ExchangeError {
         what: String,
     },
     /// A file does not list ejkernel's fields.
-    #[error("`{path}` does not list ejkernel's fields: {what}; `python -m autotune_lowered.ejkernel_fields` prints them", path = path.display())]
+    #[error("`{path}` does not list ejkernel's fields: {what}; `python -m autotune_lowered.ejkernel_fields` prints \
+             them", path = path.display())]
     NotFields {
         /// The file.
         path: PathBuf,
@@ -40,7 +41,8 @@ pub enum ExchangeError {
         what: String,
     },
     /// A file does not list Tokamax's operations.
-    #[error("`{path}` does not list Tokamax's operations: {what}; `python -m autotune_lowered.tokamax_operations` prints them", path = path.display())]
+    #[error("`{path}` does not list Tokamax's operations: {what}; `python -m autotune_lowered.tokamax_operations` \
+             prints them", path = path.display())]
     NotOperations {
         /// The file.
         path: PathBuf,
@@ -57,7 +59,8 @@ pub enum ExchangeError {
     },
     /// Several entries of which a process can have only one.
     #[error(
-        "{count} entries have different compiler options, and a process has one `{variable}`: choose one with `--key` or `--for`"
+        "{count} entries have different compiler options, and a process has one `{variable}`: choose one with `--key` \
+         or `--for`"
     )]
     Disagree {
         /// The variable of the environment.
@@ -85,7 +88,8 @@ pub enum ExchangeError {
         what: String,
     },
     /// Two devices that the peer cannot distinguish.
-    #[error("`{call}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with `--for`", fingerprint = fingerprint.escape_debug())]
+    #[error("`{call}` is cached for {one} and for {other}, which {peer} both calls `{fingerprint}`; choose one with \
+             `--for`", fingerprint = fingerprint.escape_debug())]
     Ambiguous {
         /// The tool.
         peer: &'static str,
@@ -99,7 +103,8 @@ pub enum ExchangeError {
         fingerprint: String,
     },
     /// One file for several devices, although it can hold only one.
-    #[error("`{path}` can hold configs of one device kind, the cache has some of {kinds}; choose one with `--for`, or name a folder", path = path.display())]
+    #[error("`{path}` can hold configs of one device kind, the cache has some of {kinds}; choose one with `--for`, or \
+             name a folder", path = path.display())]
     SeveralKinds {
         /// The file.
         path: PathBuf,

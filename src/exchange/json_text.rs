@@ -107,7 +107,8 @@ mod tests {
     fn blanks_are_those_of_python() {
         let text = r#" { "a" : [ 1.50, {} , [ ], "x \" , : \\" ], "b":{"c" : null} } "#;
         let compacted = r#"{"a":[1.50,{},[],"x \" , : \\"],"b":{"c":null}}"#;
-        let lines = "{\n  \"a\": [\n    1.50,\n    {},\n    [],\n    \"x \\\" , : \\\\\"\n  ],\n  \"b\": {\n    \"c\": null\n  }\n}";
+        let lines = "{\n  \"a\": [\n    1.50,\n    {},\n    [],\n    \"x \\\" , : \\\\\"\n  ],\
+                     \n  \"b\": {\n    \"c\": null\n  }\n}";
         assert_eq!(compact(text), compacted);
         assert_eq!(indented(text), lines);
         assert_eq!(compact(lines), compacted);

@@ -1,8 +1,8 @@
 //! The cache checked: whether its entries still hold, which calls it covers, and which entries to remove.
 //!
 //! [`check()`] looks up the cached config of each planned call, measures it again as the tuner measures, and returns a
-//! [`CheckVerdict`]. It changes no cache: only samples are kept. [`look()`] is the pure part: rounds in, change and e-value
-//! out. `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
+//! [`CheckVerdict`]. It changes no cache: only samples are kept. [`look()`] is the pure part: rounds in, change and
+//! e-value out. `docs/fleet.md` says what the verdicts mean and how often an alarm is false. [`write_junit`] and
 //! [`write_annotations`] report the result to CI.
 //!
 //! [`check_compiler_options`] does the same with the compiler options of the module itself.

@@ -350,12 +350,6 @@ impl ConfigStore for ReadLog {
         Ok(by_key(&self.entries, key).cloned())
     }
 
-    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        let mut entries = self.entries()?;
-        entries.retain(|(key, _)| key.is_of_call(op_id, call_key));
-        Ok(entries)
-    }
-
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         Ok(self.entries.iter().map(|(key, entry)| (key.clone(), Arc::clone(entry))).collect())
     }

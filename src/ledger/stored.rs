@@ -91,7 +91,7 @@ pub fn read_cache(path: &Path) -> Result<StoredCache, StoredError> {
     let cached = match kind_of(path)? {
         StoredKind::Folder => read_folder(path, &mut notes)?,
         StoredKind::SampleLog => read_log(path, &SampleLog::read_named(path)?, &mut notes)?,
-        StoredKind::Snapshot => open_snapshot(path)?,
+        StoredKind::Snapshot => Cached::of_snapshot(Snapshot::open(path, Mapping::Never)?),
         _ => Cached::Entries(import_json(path)?),
     };
     Ok(StoredCache { cached, notes })
@@ -116,10 +116,6 @@ fn read_folder(folder: &Path, notes: &mut Vec<String>) -> Result<Cached, StoredE
         return Err(StoredError::NoCache(folder.to_owned()));
     }
     read_log(&log, &replay, notes)
-}
-
-fn open_snapshot(path: &Path) -> Result<Cached, StoreError> {
-    Ok(Cached::of_snapshot(Snapshot::open(path, Mapping::Never)?))
 }
 
 fn read_log(path: &Path, replay: &Replay, notes: &mut Vec<String>) -> Result<Cached, StoredError> {

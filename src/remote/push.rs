@@ -1,7 +1,7 @@
 //! Publishing: merge with the published entries, and swap the manifest.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -106,20 +106,7 @@ impl Remote {
     ) -> Result<Option<Published>, RemoteError> {
         let (manifest, version, there) = self.base_of(copy, pushing.replace, trusted)?;
         lost.see(manifest.as_ref());
-        let caches = [there, Cached::Entries(pushing.entries.to_vec())];
-        let merged = merge(&caches)?;
-        let folder = folder_of(copy);
-        fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
-        remove_unfinished(folder);
-        let scratch = UnfinishedFolder::new_in(folder).map_err(RemoteError::io("make a folder in", folder))?;
-        let file = scratch.path().join("merged.snapshot");
-        merged.write_snapshot(&file)?;
-        let snapshot = Snapshot::open(&file, Mapping::Never)?;
-        let size = fs::metadata(&file).map_err(RemoteError::io("read", &file))?.len();
-        if size > MAX_SNAPSHOT_BYTES {
-            let what = format!("it would have {size} bytes, at most {MAX_SNAPSHOT_BYTES} are published");
-            return Err(RemoteError::Address { url: self.address.to_string(), what });
-        }
+        let (scratch, file, snapshot, size) = self.merged(copy, there, pushing.entries)?;
         let known = manifest.clone().filter(|manifest| manifest.digest == snapshot.digest());
         if let (None, None, Some(previous)) = (&known, pushing.signer, &manifest) {
             self.refuse_if_signed(previous)?;
@@ -181,6 +168,30 @@ impl Remote {
         // whoever published may not have left out what replayed samples decided
         let (measured, _) = Cached::of_snapshot(pulled.snapshot).without_replayed()?;
         Ok((pulled.manifest, Some(version), measured))
+    }
+
+    /// A snapshot of both caches, its file, and the file's size.
+    fn merged(
+        &self,
+        copy: &Path,
+        there: Cached,
+        entries: &[(CacheKey, Arc<Entry>)],
+    ) -> Result<(UnfinishedFolder, PathBuf, Snapshot, u64), RemoteError> {
+        let caches = [there, Cached::Entries(entries.to_vec())];
+        let merged = merge(&caches)?;
+        let folder = folder_of(copy);
+        fs::create_dir_all(folder).map_err(RemoteError::io("make the folder", folder))?;
+        remove_unfinished(folder);
+        let scratch = UnfinishedFolder::new_in(folder).map_err(RemoteError::io("make a folder in", folder))?;
+        let file = scratch.path().join("merged.snapshot");
+        merged.write_snapshot(&file)?;
+        let snapshot = Snapshot::open(&file, Mapping::Never)?;
+        let size = fs::metadata(&file).map_err(RemoteError::io("read", &file))?.len();
+        if size > MAX_SNAPSHOT_BYTES {
+            let what = format!("it would have {size} bytes, at most {MAX_SNAPSHOT_BYTES} are published");
+            return Err(RemoteError::Address { url: self.address.to_string(), what });
+        }
+        Ok((scratch, file, snapshot, size))
     }
 
     /// What others signed is not replaced by something unsigned.

@@ -48,7 +48,7 @@ impl Autotuner<'_> {
         let mut waves = self.waves(surrogate, race, &identity);
         let tuning = Tuning::begin(self, events, (race, identity), waves.as_mut().ok(), result);
         let decided = tuning.and_then(|mut tuning| tuning.run());
-        let surrogate = waves.map_or_else(|surrogate| surrogate, Waves::into_surrogate);
+        let surrogate = waves.map_or_else(|surrogate| surrogate, |waves| waves.surrogate);
         self.lock_surrogates().insert(operation, surrogate);
         decided
     }

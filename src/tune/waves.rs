@@ -18,7 +18,7 @@ const LEAST_WAVE: usize = 4;
 
 /// The waves of one job.
 pub(super) struct Waves {
-    surrogate: Surrogate,
+    pub(super) surrogate: Surrogate,
     space: Space,
     /// The candidate of each point of the surrogate's space.
     candidates: Vec<usize>,
@@ -85,11 +85,6 @@ impl Waves {
     /// Whether the skipped candidates promise too little to be a reason to measure again.
     pub(super) fn is_enough(&self, untried_chance: f64) -> bool {
         untried_chance <= self.rules.chance
-    }
-
-    /// The surrogate, for the operation's next call.
-    pub(super) fn into_surrogate(self) -> Surrogate {
-        self.surrogate
     }
 
     /// Predictions for the remaining candidates after these measurements.

@@ -114,6 +114,36 @@ fn numbers_separate_modules_of_one_name() {
 }
 
 #[test]
+fn a_snapshot_is_of_the_module_whose_number_it_has() {
+    // field 1 of a message of this length
+    let within = |bytes: Vec<u8>| {
+        let (mut head, mut left) = (vec![0x0a], bytes.len());
+        while left > 0x7f {
+            head.push((left & 0x7f) as u8 | 0x80);
+            left >>= 7;
+        }
+        head.push(left as u8);
+        [head, bytes].concat()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = within(within(std::fs::read(data("grouped_matmul.hash.pre.hlo.pb")).unwrap()));
+    let name = "1763719200000000.module_0001.jit_g.execution_0000.hlo_snapshot.pb";
+    std::fs::write(folder.path().join(name), snapshot).unwrap();
+    let read = || find(&scan(folder.path()), "grouped_matmul").occurrences;
+    assert_eq!(read(), 14);
+    std::fs::copy(
+        data("grouped_matmul.hash.pre.hlo.txt"),
+        folder.path().join("module_0001.jit_g.before_optimizations.txt"),
+    )
+    .unwrap();
+    assert_eq!(read(), 14);
+    // it is another module's if XLA wrote the time before other names too
+    let name = "1763719200000009.module_0001.jit_g.before_optimizations.txt";
+    std::fs::copy(data("grouped_matmul.hash.pre.hlo.txt"), folder.path().join(name)).unwrap();
+    assert_eq!(read(), 28);
+}
+
+#[test]
 fn what_jax_wrote_replaces_the_numbers_only_if_it_wrote_as_many() {
     let folder = tempfile::tempdir().unwrap();
     let put = |from: &str, to: &str| std::fs::copy(data(from), folder.path().join(to)).unwrap();

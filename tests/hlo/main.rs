@@ -7,6 +7,7 @@ mod candidates;
 mod cost;
 mod envelopes;
 mod folders;
+mod forms;
 mod layouts;
 mod matching;
 mod memory;

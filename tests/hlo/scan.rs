@@ -185,8 +185,9 @@ fn missing_labels_are_diagnosed_by_what_was_seen() {
     assert!(lost.diagnosis[0].message.contains("longer than 1024"), "{}", lost.diagnosis[0].message);
     // the advice depends on the stamp's library
     for (function, is_ejkernel) in [("rms_norm", false), ("ejkernel/modules/rms_norm", true)] {
-        let text =
-            format!("module @m {{\n  %0 = stablehlo.abs %x loc(#loc1)\n}}\n#loc1 = loc(\"jit(f)/{function}\")\n");
+        let text = format!(
+            "func.func @main(%x: f32) {{\n  %0 = stablehlo.abs %x loc(#loc1)\n}}\n#loc1 = loc(\"jit(f)/{function}\")\n"
+        );
         let own = scan_bytes(text.as_bytes(), "own", &ScanOptions::default()).unwrap();
         let [said] = &own.diagnosis[..] else { panic!("{:?}", own.diagnosis) };
         assert_eq!((said.code.as_str(), said.message.contains("EJKERNEL_OPS_STAMP")), ("no-labels", is_ejkernel));

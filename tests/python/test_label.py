@@ -123,3 +123,28 @@ def test_a_tunable_call_has_its_label_in_the_payload():
 
     lowered, compiled = both(norm, X)
     assert lowered == compiled == {f"ejkernel_ops#norm.v2:{norm.tunable.call_key(X)}"}
+
+
+def test_a_program_has_one_digest_with_and_without_labels():
+    from autotune_lowered import _native
+
+    def step(x, label):
+        with label("a.v1:0", x):
+            # older versions number functions that they then do not write
+            if jax.__version_info__ >= (0, 10, 2):
+                x = jax.nn.gelu(x) + jax.lax.cumsum(x) + jnp.linalg.qr(x)[0]
+                x = jax.lax.cond(x[0, 0] > 0, jnp.sort, lambda x: x * 2, x)
+            x = jax.lax.scan(lambda carry, _: (jnp.tanh(carry), carry.sum()), x, None, length=3)[0]
+        with label('b/"c"}\\é.v1:0', x):
+            return (x[jnp.array([1, 2, 3, 0])] * 2).sum()
+
+    def scoped(text, x):
+        return jax.named_scope(text)
+
+    def of(label):
+        lowered = jax.jit(jax.grad(lambda x: step(x, label))).lower(jnp.ones((4, 4)))
+        proto = lowered.compiler_ir("hlo").as_serialized_hlo_module_proto()
+        return [_native.semantic_digest(form) for form in (lowered.as_text().encode(), proto)]
+
+    carried = of(lambda text, x: labelled(text, [x]))
+    assert carried == of(scoped)

@@ -23,6 +23,7 @@ from ejkernel.ops.registry import get_invocations
 from ejkernel.ops.utils.fingerprint import device_fingerprint
 
 import autotune_lowered
+from autotune_lowered import _native
 
 FLASH, GROUPED = "flash_attention@v2", "grouped_matmul@v0"
 
@@ -102,7 +103,6 @@ def test_the_forms_of_a_step_have_the_baseline_and_the_tuned_config_by_force(tmp
     from ejkernel.ops import BwdParams, FwdParams
     from ejkernel.ops.config.cache import overlay_cache
 
-    from autotune_lowered import _native
     from autotune_lowered.tuning.result import AutotuningResult
 
     with autotune_lowered.recording(tmp_path / "registry", directions=("forward",)):
@@ -143,6 +143,32 @@ def test_the_forms_of_a_step_have_the_baseline_and_the_tuned_config_by_force(tmp
         with under(*pair):
             expected[tuned] = digest(step.lower(Q).as_text())
     assert found == expected and len(set(found.values())) == 2
+
+
+@pytest.fixture
+def compiled_here():
+    """No executable from ejkernel's cache, whose scopes may be those of another process."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
+
+
+@pytest.mark.usefixtures("compiled_here")
+@pytest.mark.parametrize("stamp", ["hash", "json"])
+def test_the_whole_label_is_in_the_compiled_module(tmp_path, stamp):
+    """In the payload, on operations of the backward pass too, and in the scope of hashes, which has no `@`."""
+    with autotune_lowered.recording(tmp_path, directions=("forward",), stamp=stamp):
+        text = jax.jit(jax.value_and_grad(lambda q: attention(q).sum())).lower(Q).compile().as_text()
+    label = f"ejkernel_ops#{FLASH}:{record_of(tmp_path, FLASH, 'forward')['call_key']}"
+    if stamp == "hash":
+        found = [(one["op_id"], one["evidence"]) for one in json.loads(_native.scan(text.encode()))["labels"]]
+        assert found == [(FLASH, "exact")]
+    labelled = [line for line in text.splitlines() if f'payload="{label}"' in line]
+    assert any("transpose(jvp(" in line for line in labelled) and any("transpose(" not in line for line in labelled)
+    # a program of the registry has no label: programs that compute the same are one
+    with autotune_lowered.recording(tmp_path / "plain", directions=("forward",), stamp=None):
+        jax.jit(attention).lower(Q)
+    assert program_files(tmp_path) == program_files(tmp_path / "plain")
 
 
 def test_backward_parameters_are_not_called_exercised(tmp_path):
@@ -362,12 +388,15 @@ def test_a_function_jitted_before_is_traced_again(tmp_path):
 
 def test_ejkernel_is_left_as_it_was(tmp_path):
     from ejkernel.ops import registry
+    from ejkernel.ops.execution.executor import Executor
 
+    stamp = Executor._stamp_hash
     before = registry.record_invocation, os.environ.get("EJKERNEL_OPS_RECORD"), os.environ.get("EJKERNEL_OPS_STAMP")
     with autotune_lowered.recording(tmp_path / "outer"):
         with autotune_lowered.recording(tmp_path / "inner", directions=("forward",)):
             jax.jit(attention).lower(Q)
-        assert registry.record_invocation is not before[0]
+        assert registry.record_invocation is not before[0] and Executor._stamp_hash is not stamp
+    assert Executor._stamp_hash is stamp
     assert before == (
         registry.record_invocation,
         os.environ.get("EJKERNEL_OPS_RECORD"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 
 import pytest
@@ -20,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 import autotune_lowered
+from autotune_lowered import _native
 
 NORMALIZATION = "tokamax._src.ops.normalization.base.Normalization"
 RAGGED_DOT = "tokamax._src.ops.ragged_dot.base.RaggedDot"
@@ -52,6 +54,9 @@ def test_a_record_has_the_label_of_the_module(tmp_path, wrap):
         recipe = record["static_arguments"]["recipe"]
         assert (recipe["kind"], recipe["bound"]["op"]["__type"]) == ("tokamax", record["op_id"])
         assert recipe["bound"]["arguments"]["x"].startswith("f32[64,256]")
+    # Tokamax's label holds the config, and programs that compute the same are one
+    programs = [path.read_bytes() for path in (tmp_path / "registry" / "programs").rglob("*") if path.is_file()]
+    assert programs and all(not json.loads(_native.scan(program))["labels"] for program in programs)
 
 
 def test_both_directions_and_vmap_axes(tmp_path):
@@ -129,6 +134,10 @@ def test_attention_is_recorded_for_a_tpu_that_is_not_here(tmp_path):
     assert "PallasMosaicTpu" in record["op_id"] and custom_calls(record) == {("tpu_custom_call",)}
 
 
+@pytest.mark.skipif(
+    importlib.util.find_spec("tokamax._src.ops.normalization.pallas_triton") is None,
+    reason="this Tokamax's kernel of it needs `jax_triton`",
+)
 def test_heuristics_count_the_targets_multiprocessors(tmp_path):
     """Normalization asks `jax.devices()` for them; a CPU has none."""
     baselines = []

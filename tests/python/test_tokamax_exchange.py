@@ -1,5 +1,6 @@
 """Tokamax itself reads the output of `cache export --format tokamax`, and uses the cached config."""
 
+import inspect
 import json
 import pathlib
 import subprocess
@@ -103,11 +104,20 @@ def test_the_shipped_databases_come_back_and_are_loaded_alike(tmp_path, run):
     written = run("cache", "export", "--format", "tokamax", tmp_path / "out", "--cache", tmp_path / "cache")
     assert {str(tmp_path / "out" / path.relative_to(root)) for path in files} == set(written.split())
     for path in files:
-        assert json.loads((tmp_path / "out" / path.relative_to(root)).read_text()) == json.loads(path.read_text()), path
-    cache = AutotuningCache(PallasTritonFlashAttention())
+        text, source = (tmp_path / "out" / path.relative_to(root)).read_text(), path.read_text()
+        assert json.loads(text) == json.loads(source), path
+        # as Tokamax itself writes it; some of 0.0.12's are spelled otherwise
+        assert text == source or source != json.dumps(json.loads(source), indent=2) + "\n", path
     kind = "NVIDIA H100 80GB HBM3"
-    shipped = cache._load_cache(kind)
-    assert shipped and cache._load_cache(kind, (str(tmp_path / "out"),)) == shipped
+    shipped = AutotuningCache(PallasTritonFlashAttention())._load_cache(kind)
+    assert shipped and loaded_from(tmp_path / "out", PallasTritonFlashAttention(), kind) == shipped
+
+
+def loaded_from(folder, op, kind):
+    """What Tokamax loads of an operation from databases of our own."""
+    if "paths" in inspect.signature(AutotuningCache).parameters:
+        return AutotuningCache(op, [str(folder)])._load_cache(kind)
+    return AutotuningCache(op)._load_cache(kind, (str(folder),))
 
 
 def test_the_installed_operations_are_named(tmp_path, run):
@@ -226,5 +236,5 @@ def test_tokamax_loads_the_database_of_what_was_tuned_here(tmp_path, run, tuned)
     run("cache", "export", "--format", "tokamax", out, "--registry", registry, "--replayed", "--cache", cache)
     assert [str(path.relative_to(out)) for path in out.glob("*/*")] == ["cpu/pallas_triton_flash_attention.json"]
     bound = call()
-    loaded = AutotuningCache(bound.op)._load_cache("cpu", (str(out),))
+    loaded = loaded_from(out, bound.op, "cpu")
     assert plain(loaded[bound.autotuning_cache_key].fastest_config) == best

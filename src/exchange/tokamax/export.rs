@@ -32,8 +32,8 @@ const NOT_MEASURED: f64 = -1.0;
 const NO_DATA: &str = "{}";
 
 /// Why a call cannot be in a result.
-const NAMELESS: &str = "no class of it is known, and Tokamax loads no result with it: export to a folder, or import its \
-                        database again with `--operations`";
+const NAMELESS: &str = "no class of it is known, and Tokamax loads no result with it: export to a folder, or import \
+                        its database again with `--operations`";
 
 /// A call of Tokamax's that was tuned here.
 #[derive(Debug, Clone, PartialEq)]
@@ -235,7 +235,8 @@ fn measured_as_json(key: &CacheKey, config: &Config, evaluation_times_ms: &[f64]
         metadata.insert("mode".to_owned(), json!("forward_and_vjp"));
     }
     format!(
-        "{}:{{\"compile_time_ms\":{NOT_MEASURED:.1},\"lower_time_ms\":{NOT_MEASURED:.1},\"evaluation_times_ms\":{},\"metadata\":{},\"peak_memory_mb\":null}}",
+        "{}:{{\"compile_time_ms\":{NOT_MEASURED:.1},\"lower_time_ms\":{NOT_MEASURED:.1},\"evaluation_times_ms\":{},\
+         \"metadata\":{},\"peak_memory_mb\":null}}",
         quoted(config.as_str()),
         json!(evaluation_times_ms),
         Value::Object(metadata)

@@ -15,8 +15,8 @@
 //! lower case with `_` for blanks, its file the class in snake case (`autotuning/cache.py`); `tokamax.json`, printed by
 //! `python -m autotune_lowered.tokamax_operations` for Tokamax 0.0.12 to 0.0.17, maps operations to classes.
 //!
-//! Tokamax's records are kept verbatim ([`Peer`](crate::cache::Peer)), so that they are exported unchanged, with members
-//! that this program does not know. Results have `tokamax_version` since Tokamax 0.0.13.
+//! Tokamax's records are kept verbatim ([`Peer`](crate::cache::Peer)), so that they are exported unchanged, with
+//! members that this program does not know. Results have `tokamax_version` since Tokamax 0.0.13.
 
 mod calls;
 mod classes;

@@ -56,7 +56,11 @@ pub trait ConfigStore: Send + Sync {
     ///
     /// # Errors
     /// If the tier cannot be read, or one of the entries is damaged.
-    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError>;
+    fn of_call(&self, op_id: &str, call_key: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
+        let mut entries = self.entries()?;
+        entries.retain(|(key, _)| key.is_of_call(op_id, call_key));
+        Ok(entries)
+    }
 
     /// Every entry, in the keys' order.
     ///

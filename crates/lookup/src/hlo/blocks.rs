@@ -367,7 +367,10 @@ mod tests {
             }
             let search = Search { escapes: Escapes::C, user: Some(&user), block_bytes };
             let found: BTreeMap<String, u64> =
-                counted(&search.run(&text.as_bytes()).unwrap()).into_iter().map(|(name, (count, _))| (name, count)).collect();
+                counted(&search.run(&text.as_bytes()).unwrap())
+                    .into_iter()
+                    .map(|(name, (count, _))| (name, count))
+                    .collect();
             prop_assert_eq!(found, expected);
         }
     }
@@ -398,7 +401,8 @@ mod tests {
 
     #[test]
     fn source_paths_are_no_labels() {
-        let hlo = b"FileNames\n1 \"/src/ejkernel_ops#a@v1:020151af84a38253.py\"\n  %x = f32[] add(), metadata={op_name=\"ejkernel_ops#b\" source_file=\"/ejkernel_ops#c\"}\n";
+        let hlo = b"FileNames\n1 \"/src/ejkernel_ops#a@v1:020151af84a38253.py\"\
+                    \n  %x = f32[] add(), metadata={op_name=\"ejkernel_ops#b\" source_file=\"/ejkernel_ops#c\"}\n";
         let mlir = b"#loc1 = loc(\"/ejkernel_ops#a\":12:3)\n#loc2 = loc(\"ejkernel_ops#b\"(#loc1))\n";
         for (text, escapes) in [(&hlo[..], Escapes::C), (mlir, Escapes::Mlir)] {
             let tally = Search { escapes, user: None, block_bytes: 64 }.run(&text).unwrap();

@@ -47,10 +47,3 @@ impl Census {
         }
     }
 }
-
-/// What the structure of a module shows besides its labels.
-#[derive(Debug, Default)]
-pub(crate) struct Structure {
-    pub(crate) head: super::graph::Head,
-    pub(crate) resolved: super::sites::Resolved,
-}

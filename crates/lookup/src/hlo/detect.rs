@@ -58,9 +58,12 @@ fn text_form(head: &[u8]) -> Option<ModuleForm> {
         {
             return Some(ModuleForm::HloText);
         }
-        let is_mlir = [&b"module "[..], b"module{", b"func.func ", b"#loc", b"\"builtin.module\""]
-            .iter()
-            .any(|start| line.starts_with(start));
+        let begins = |word: &[u8]| {
+            let after = line.strip_prefix(word).map(|rest| rest.first());
+            after.is_some_and(|next| next.is_none_or(|&byte| byte.is_ascii_whitespace() || b"@{(".contains(&byte)))
+        };
+        let words = [&b"module"[..], b"builtin.module", b"func.func", b"\"builtin.module\"", b"\"func.func\""];
+        let is_mlir = line.starts_with(b"#loc") || words.into_iter().any(begins);
         if is_mlir {
             return Some(ModuleForm::StablehloText);
         }
@@ -119,7 +122,7 @@ fn describe(head: &[u8]) -> String {
     if is_profile(head) {
         return "a profile (XSpace); `autotune-lowered profile summary` reads it".to_owned();
     }
-    if head.trim_ascii_start().starts_with(b"{") || head.trim_ascii_start().starts_with(b"[") {
+    if is_json(head) {
         return describe_json(head).to_owned();
     }
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -159,6 +162,16 @@ fn is_profile(head: &[u8]) -> bool {
     let start = head.get(..head.len().min(64)).unwrap_or_default();
     let names: [&[u8]; 3] = [b"/device:", b"/host:", b"Task Environment"];
     start.first() == Some(&0x0a) && names.iter().any(|name| memchr::memmem::find(start, name).is_some())
+}
+
+/// Whether it begins as an object or an array does; so do not the sections of other formats.
+fn is_json(head: &[u8]) -> bool {
+    let mut bytes = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match (bytes.next(), bytes.next()) {
+        (Some(b'{'), Some(next)) => matches!(next, b'"' | b'}'),
+        (Some(b'['), Some(next)) => matches!(next, b'{' | b'[' | b']' | b'"' | b'-' | b'0'..=b'9'),
+        _ => false,
+    }
 }
 
 fn describe_json(head: &[u8]) -> &'static str {
@@ -207,6 +220,7 @@ mod tests {
         }
         assert!(said(br#"{"displayTimeUnit":"ns","traceEvents":[]}"#).contains("Chrome trace"));
         assert_eq!(said(b" [1, 2]"), "JSON");
+        assert!(said(b"[workspace]\n").starts_with("text that begins"));
         assert!(said(b"\x0a\xfc\x16\x12\x0e/host:metadata").contains("profile summary"));
         assert!(said("caf\u{fffd}".as_bytes()).starts_with("text that begins"));
     }

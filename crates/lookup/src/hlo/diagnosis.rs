@@ -1,18 +1,21 @@
 //! Why labels are missing or weak, and the command that writes a file with them.
 
 use super::Evidence;
-use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES, Structure};
+use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES};
 use super::found::{Diagnosis, FoundLabel, ModuleForm};
 use super::graph::Unread;
 use super::sites::Untyped;
+use super::structure::Structure;
 use crate::counted::{counted, listed};
 
 /// The code of [`cut_sites`].
 pub(super) const CALL_SITES_CUT: &str = "call-sites-cut";
 
 /// The text of a lowered function with its locations, by the version of JAX.
-const STABLEHLO_COMMAND: &str = "write StableHLO text with `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` \
-     (where an older JAX takes no `debug_info`: `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
+const STABLEHLO_COMMAND: &str = "write StableHLO text with \
+                                 `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` (where an \
+                                 older JAX takes no `debug_info`: \
+                                 `lowered.compiler_ir().operation.get_asm(enable_debug_info=True)`)";
 const STAMP_COMMAND: &str =
     "run with `EJKERNEL_OPS_STAMP=hash` set before ejkernel is imported, because its default stamps nothing";
 /// How to get labels for a program without a kernel library.
@@ -237,8 +240,9 @@ fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, Stri
         say(
             "long-names",
             format!(
-                "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their beginning, \
-                 label included, when it inlines calls; scan this file rather than the optimized module, or stamp with `EJKERNEL_OPS_STAMP=hash`",
+                "{} of {} names in this {form} are longer than {LONG_NAME_BYTES} characters: XLA drops their \
+                 beginning, label included, when it inlines calls; scan this file rather than the optimized module, \
+                 or stamp with `EJKERNEL_OPS_STAMP=hash`",
                 structure.head.census.long, structure.head.census.names
             ),
         );

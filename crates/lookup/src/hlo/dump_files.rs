@@ -5,18 +5,15 @@
 //! `jax_ir0000_jit_f_compile.mlir`. Of one stage as text and as a proto, and of those between passes, one file is read.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::compressed;
-use super::detect::{self, Content};
 use super::error::{ScanError, ScanErrorKind};
+use super::file_form::form_of;
 use super::found::ModuleForm;
 use super::sub_folders::{self, SubFolders};
 use crate::outside_file;
 
 const MAX_FILES: usize = 100_000;
-const MAX_COMPRESSION_LAYERS: usize = 2;
 
 /// What may follow the name of a user's own file.
 const EXTENSIONS: [&str; 10] = ["hlo", "txt", "pb", "mlir", "mlirbc", "bc", "stablehlo", "gz", "zst", "bin"];
@@ -185,7 +182,7 @@ fn file_name(path: &Path) -> String {
 fn dump_file(path: &Path) -> Option<DumpFile> {
     let file = outside_file::open(path, u64::MAX).ok()?;
     let name = file_name(path);
-    let stage = match form_of(Box::new(file), 0) {
+    let stage = match form_of(file) {
         Ok(None) if !is_named_as_module(&name) => return None,
         Ok(None) => Stage::Unrecognized,
         Ok(Some(ModuleForm::StablehloText | ModuleForm::StablehloBytecode)) => Stage::Stablehlo,
@@ -194,11 +191,6 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
         _ => Stage::Between,
     };
     Some(DumpFile { path: path.to_owned(), name: ModuleName::of(&name), stage })
-}
-
-/// Whether a sub-folder's file is a module.
-pub(super) fn is_module(path: &Path) -> bool {
-    outside_file::open(path, u64::MAX).is_ok_and(|file| matches!(form_of(Box::new(file), 0), Ok(Some(_))))
 }
 
 fn is_named_as_module(name: &str) -> bool {
@@ -215,25 +207,6 @@ fn number_snapshots(files: &mut [DumpFile]) {
         if let Some((_, number)) = file.name.number.split_once('.').filter(|(_, number)| plain.contains(*number)) {
             file.name.number = number.to_owned();
         }
-    }
-}
-
-/// The form of a file's content, compressed or not; `None` if it is not a module.
-fn form_of(mut reader: Box<dyn Read>, layers: usize) -> io::Result<Option<ModuleForm>> {
-    let mut head = Vec::new();
-    reader.by_ref().take(detect::HEAD_BYTES as u64).read_to_end(&mut head)?;
-    let content = detect::detect(&head).ok();
-    let whole = io::Cursor::new(head).chain(reader);
-    match content {
-        Some(Content::Module(form)) => Ok(Some(form)),
-        Some(Content::Exported) => Ok(Some(ModuleForm::StablehloBytecode)),
-        Some(Content::Gzip) if layers < MAX_COMPRESSION_LAYERS => {
-            form_of(Box::new(compressed::gzip(whole)), layers + 1)
-        }
-        Some(Content::Zstd) if layers < MAX_COMPRESSION_LAYERS => {
-            form_of(Box::new(compressed::zstd(whole)), layers + 1)
-        }
-        _ => Ok(None),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files that hold a module in an envelope.
 //!
-//! XLA puts an `HloModuleProto` into an `HloProto`, an `HloModuleProtoWithConfig` or an `HloUnoptimizedSnapshot`, and an
-//! `HloProto` into an `HloSnapshot`, always as field 1: `xla/service/hlo.proto`. Before an `HloUnoptimizedSnapshot`
+//! XLA puts an `HloModuleProto` into an `HloProto`, an `HloModuleProtoWithConfig` or an `HloUnoptimizedSnapshot`, and
+//! an `HloProto` into an `HloSnapshot`, always as field 1: `xla/service/hlo.proto`. Before an `HloUnoptimizedSnapshot`
 //! stands its length. `jax.export` puts bytecode into a flatbuffer: `jax/_src/export/serialization.fbs`.
 
 use std::borrow::Cow;

@@ -402,10 +402,14 @@ mod tests {
 
     #[test]
     fn types_of_tensors_change_and_nothing_else() {
-        let text = "%f32 = \"stablehlo.f32\"(%bf16, @f32, @\"tensor<f32>\") {name = \"tensor<4xf32>\"} // tensor<4xf32>\n\
-                    : (tensor<4x?xf32>, tensor<bf16>, tensor<*xf16>) -> (tensor<2xcomplex<f32>>, tensor<i32>, tensor<3xf64>) loc(\"tensor<f32>\")";
-        let wide = "%f32 = \"stablehlo.f32\"(%bf16, @f32, @\"tensor<f32>\") {name = \"tensor<4xf32>\"} // tensor<4xf32>\n\
-                    : (tensor<4x?xf64>, tensor<f64>, tensor<*xf64>) -> (tensor<2xcomplex<f64>>, tensor<i32>, tensor<3xf64>)";
+        let text = "%f32 = \"stablehlo.f32\"(%bf16, @f32, @\"tensor<f32>\") {name = \"tensor<4xf32>\"} \
+                    // tensor<4xf32>\n\
+                    : (tensor<4x?xf32>, tensor<bf16>, tensor<*xf16>) -> (tensor<2xcomplex<f32>>, tensor<i32>, \
+                    tensor<3xf64>) loc(\"tensor<f32>\")";
+        let wide = "%f32 = \"stablehlo.f32\"(%bf16, @f32, @\"tensor<f32>\") {name = \"tensor<4xf32>\"} \
+                    // tensor<4xf32>\n\
+                    : (tensor<4x?xf64>, tensor<f64>, tensor<*xf64>) -> (tensor<2xcomplex<f64>>, tensor<i32>, \
+                    tensor<3xf64>)";
         assert_eq!(in_f64(text).unwrap(), wide);
         // XLA expects this attribute in f32 whatever the operands' type
         let norm =
@@ -426,12 +430,14 @@ mod tests {
             "\"stablehlo.custom_call\"(%0) : (tensor<f32>) -> tensor<f32>",
             "stablehlo.reduce_precision %0, format = e8m7 : tensor<4xf32>",
             "\"stablehlo.rng\"(%a, %b, %s) : (tensor<f32>) -> tensor<4xf32>",
-            "stablehlo.rng_bit_generator %0, algorithm = DEFAULT\n      : (tensor<2xui64>) -> (tensor<2xui64>, tensor<4xf32>)",
+            "stablehlo.rng_bit_generator %0, algorithm = DEFAULT\
+             \n      : (tensor<2xui64>) -> (tensor<2xui64>, tensor<4xf32>)",
         ] {
             assert!(matches!(in_f64(text), Err(NotInF64::Operation(_))), "{text}");
         }
         // between integers it stays, and what follows has its own types
-        let bits = "%1 = stablehlo.bitcast_convert %0 : (tensor<ui64>) -> tensor<2xui32>\n    %2 = stablehlo.abs %x : tensor<f32>";
+        let bits = "%1 = stablehlo.bitcast_convert %0 : (tensor<ui64>) -> tensor<2xui32>\
+                    \n    %2 = stablehlo.abs %x : tensor<f32>";
         assert_eq!(in_f64(bits).unwrap(), bits.replace("f32", "f64"));
         let dot =
             "stablehlo.dot_general %0, %1, algorithm = <lhs_precision_type = tf32> : (tensor<f32>) -> tensor<f32>";
@@ -454,9 +460,9 @@ mod tests {
 
     #[test]
     fn a_cut_text_is_an_error_or_a_copy() {
-        let text = "module @m {\n  func.func public @main(%x: tensor<4xcomplex<f32>> loc(\"x\")) -> tensor<4xf32> {\n    \
-                    %c = stablehlo.constant dense<[1.0, 0x7F800000]> : tensor<2xf32>\n    %d = stablehlo.constant \
-                    dense<\"0x0000803F\"> : tensor<1xf32> // é\n  }\n}\n";
+        let text = "module @m {\n  func.func public @main(%x: tensor<4xcomplex<f32>> loc(\"x\")) -> tensor<4xf32> {\
+                    \n    %c = stablehlo.constant dense<[1.0, 0x7F800000]> : tensor<2xf32>\
+                    \n    %d = stablehlo.constant dense<\"0x0000803F\"> : tensor<1xf32> // é\n  }\n}\n";
         for end in (0..text.len()).filter(|&end| text.is_char_boundary(end)) {
             let _ = in_f64(&text[..end]);
         }

@@ -9,10 +9,11 @@ use super::found::ModuleForm;
 use super::graph::{Computation, Node, NodeKind};
 use super::mlir_text::{self, attribute};
 use super::module::HloModule;
-use super::program::DONATED;
 use super::schema::hlo::HloModuleProto;
 use super::text_cursor::quoted;
 
+/// The name in MLIR's text and bytecode of an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
+pub(super) const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// Longest path of an argument.
 const MAX_PATH_BYTES: usize = 1024;
 

@@ -74,8 +74,8 @@ pub struct HloInstruction {
 }
 
 impl HloModule {
-    /// Reads an `HloModuleProto`, alone or in an envelope such as an `HloProto`, from a copy of the bytes; `place` names
-    /// it in errors.
+    /// Reads an `HloModuleProto`, alone or in an envelope such as an `HloProto`, from a copy of the bytes; `place`
+    /// names it in errors.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
 use super::hlo_text;
 use super::index_range::{index_ranges_of_functions, index_ranges_of_proto};
-use super::interface::{ProgramArgument, arguments, has_results, results};
+use super::interface::{DONATED, ProgramArgument, arguments, has_results, results};
 use super::mlir_text;
 use super::module::damaged;
 use super::schema::hlo::HloModuleProto;
@@ -32,8 +32,6 @@ pub struct Program<'a> {
     pub is_shardy: bool,
 }
 
-/// The name in MLIR's text and bytecode of an argument that may be overwritten: jax, `jax/_src/interpreters/mlir.py`.
-pub(super) const DONATED: [&[u8]; 2] = [b"tf.aliasing_output", b"jax.buffer_donor"];
 /// The name of the module attribute with the number of partitions; no other attribute has this name.
 const PARTITIONS: &str = "mhlo.num_partitions";
 /// The prefix of Shardy's attributes, also of those stored in a portable artifact (`xla.sdy.…`).

@@ -10,7 +10,6 @@ use std::ops::Range;
 
 use prost::Message;
 
-use super::census::Structure;
 use super::envelope::{OuterField, locate, outer_field};
 use super::error::ScanErrorKind;
 use super::escape::Escapes;
@@ -19,6 +18,7 @@ use super::module::PAYLOAD_ATTRIBUTE;
 use super::schema::xla_data::ShapeProto;
 use super::sites::Sites;
 use super::source::Source;
+use super::structure::Structure;
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
 use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};

@@ -3,8 +3,9 @@
 //! Two candidates with the same digest are one program and are measured once; a kernel recorded again from another path
 //! keeps its digest. Digests of different forms of one program are not comparable: the form is part of what is hashed.
 //!
-//! - StableHLO text: the SHA-256 of the text without `loc(…)` and the `#loc` lines, the module's name replaced by
-//!   `@module`, surrounding white space removed. Text printed with and without debug info has one digest.
+//! - StableHLO text: the SHA-256 of the text without `loc(…)`, the `#loc` lines and the labels in XLA's metadata, the
+//!   module's name replaced by `@module`, surrounding white space removed. Text printed with and without debug info has
+//!   one digest.
 //! - `HloModuleProto`: without names, source metadata and the stack frame table; ids count from the start of each
 //!   computation. Instruction names are left out because XLA derives them from scopes.
 //! - MLIR bytecode: see the `bytecode` module.
@@ -16,9 +17,9 @@ use super::detect::{self, Content, HEAD_BYTES};
 use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
-use super::plain_text::{with_module_renamed, without_locations};
+use super::plain_text::{with_module_renamed, without_locations, without_payloads};
 use crate::digest::{Digest, FieldHasher};
-use crate::wire::{WireCursor, WireError, WireValue, repeated_varints};
+use crate::wire::{Message, WireCursor, WireError, WireValue, repeated_varints};
 
 /// The semantic digest of a program; `place` names it in errors. HLO text has none: write the program as StableHLO.
 ///
@@ -48,7 +49,7 @@ fn digest(bytes: &[u8]) -> Result<Digest, ScanErrorKind> {
 /// computes the same digest from the printer's output.
 fn of_mlir_text(text: &[u8]) -> Digest {
     match std::str::from_utf8(text) {
-        Ok(text) => Digest::of(with_module_renamed(&without_locations(text)).as_bytes()),
+        Ok(text) => Digest::of(with_module_renamed(&without_payloads(&without_locations(text))).as_bytes()),
         Err(_) => Digest::of(text),
     }
 }
@@ -102,6 +103,11 @@ fn hash_module(module: &[u8], hasher: &mut FieldHasher) -> Result<(), WireError>
     }
     Ok(())
 }
+
+/// Field of `HloInstructionProto`.
+const FRONTEND_ATTRIBUTES: u32 = 68;
+/// The attribute that labels a call, which newer versions of XLA keep in the metadata.
+const PAYLOAD: &[u8] = b"xla_metadata_payload";
 
 /// Ids that name nothing in the module remain distinct from those that do.
 fn renumbered(index: &HashMap<u64, u64>, id: u64) -> u64 {
@@ -172,6 +178,10 @@ fn hash_instruction(
         let (number, value) = field?;
         let index = match number {
             _ if LEFT_OUT.contains(&number) => continue,
+            FRONTEND_ATTRIBUTES => {
+                hash_frontend_attributes(value, hasher)?;
+                continue;
+            }
             36 | 37 => instructions,
             38 => computations,
             _ => {
@@ -186,6 +196,23 @@ fn hash_instruction(
             hasher.field(&renumbered(index, id).to_le_bytes());
         }
     }
+    Ok(())
+}
+
+/// What the frontend attached to an instruction, without the label of its call.
+fn hash_frontend_attributes(value: WireValue<'_>, hasher: &mut FieldHasher) -> Result<(), WireError> {
+    let (mut others, mut labels) = (Message::default(), 0);
+    for entry in WireCursor::new(value.as_bytes().unwrap_or_default()) {
+        let (number, entry) = entry?;
+        let mut fields = WireCursor::new(entry.as_bytes().unwrap_or_default());
+        match fields.any(|field| matches!(field, Ok((1, WireValue::Bytes(PAYLOAD))))) {
+            true => labels += 1,
+            false => others.field(number, entry),
+        }
+    }
+    // XLA writes the field of an instruction without attributes, too
+    let value = if labels == 0 { value } else { WireValue::Bytes(&others.0) };
+    hash_value(FRONTEND_ATTRIBUTES, value, hasher);
     Ok(())
 }
 

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::dump_files::is_module;
+use super::file_form::form_of;
 use super::found::Diagnosis;
 use crate::counted::{counted, listed};
+use crate::outside_file;
 
 /// How deep sub-folders are searched: `LOGDIR/plugins/profile/RUN` and one more.
 const MAX_DEPTH: usize = 4;
@@ -82,6 +83,10 @@ pub(super) fn advice(folder: &Path) -> String {
         return format!("it holds profiles, in {names}; `autotune-lowered profile summary` reads them");
     }
     "point XLA at it with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_text`".to_owned()
+}
+
+fn is_module(path: &Path) -> bool {
+    outside_file::open(path, u64::MAX).is_ok_and(|file| matches!(form_of(file), Ok(Some(_))))
 }
 
 fn in_backticks(names: &[String]) -> String {

@@ -1,5 +1,8 @@
 //! A place in a text whose white space means nothing, and the pieces that may stand there.
 
+/// Longest comment between `/*` and `*/`: a reader looks ahead, and a hostile text may begin one everywhere.
+const MAX_COMMENT: usize = 1 << 12;
+
 /// A place in a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor<'a> {
@@ -41,7 +44,9 @@ impl<'a> Cursor<'a> {
             match self.rest() {
                 [byte, ..] if byte.is_ascii_whitespace() => self.at += 1,
                 rest @ [b'/', b'*', ..] => {
-                    self.at += memchr::memmem::find(rest, b"*/").map_or(rest.len(), |end| end + 2);
+                    let near = rest.get(..MAX_COMMENT).unwrap_or(rest);
+                    let Some(end) = memchr::memmem::find(near, b"*/") else { return Some(b'/') };
+                    self.at += end + 2;
                 }
                 [b'/', b'/', ..] => self.skip_line(),
                 rest => return rest.first().copied(),

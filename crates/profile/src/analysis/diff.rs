@@ -129,8 +129,8 @@ pub fn profile_diff(before: &[Capture], after: &[Capture], with_warm_up: bool) -
         let other = operations.iter().filter(|row| row.module == *module && !in_both(row)).count();
         if other > 0 {
             notes.push(format!(
-                "`{module}` is not the same program in both ({other} operations in one only): operations are matched by name, and a name \
-                 may stand for another one"
+                "`{module}` is not the same program in both ({other} operations in one only): operations are matched \
+                 by name, and a name may stand for another one"
             ));
         }
     }

@@ -157,7 +157,8 @@ mod tests {
     #[test]
     fn least_times_by_hand() {
         let peaks: Peaks = serde_json::from_str(
-            r#"{"name": "own", "kinds": [], "bytes_per_second": 50, "matrix": {"f32": 100}, "vector": {"f32": 10}, "sources": []}"#,
+            r#"{"name": "own", "kinds": [], "bytes_per_second": 50, "matrix": {"f32": 100},
+                "vector": {"f32": 10}, "sources": []}"#,
         )
         .unwrap();
         let mut cost = Cost { bytes: 100.0, ..Cost::default() };

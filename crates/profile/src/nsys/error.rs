@@ -29,8 +29,8 @@ pub enum NsysErrorKind {
     TooLarge(u64),
     /// It has no usable content.
     #[error(
-        "holds neither `nvtx_gpu_proj_trace/trace.parquet` nor `report_nvtx_pushpop_trace.parquet` (or `.csv.xz`); give what \
-         nsys-jax wrote"
+        "holds neither `nvtx_gpu_proj_trace/trace.parquet` nor `report_nvtx_pushpop_trace.parquet` (or `.csv.xz`); \
+         give what nsys-jax wrote"
     )]
     NoCapture,
     /// A Parquet file is damaged, or compressed in a way that pandas does not use by default.

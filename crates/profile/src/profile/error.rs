@@ -59,7 +59,8 @@ pub enum ProfileErrorKind {
     },
     /// Its bytes are not an XSpace.
     #[error(
-        "is not a whole XSpace: {what} at byte {offset}, in {part}; copy the file again, or give the .xplane.pb of a capture"
+        "is not a whole XSpace: {what} at byte {offset}, in {part}; copy the file again, or give the .xplane.pb of a \
+         capture"
     )]
     Malformed {
         /// What is wrong.

@@ -184,9 +184,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_union_is_the_moments_that_some_interval_covers(list in intervals(), from in -40_i64..40, length in 0_i64..50) {
+        fn a_union_is_the_moments_that_some_interval_covers(
+            list in intervals(), from in -40_i64..40, length in 0_i64..50
+        ) {
             let moments = |window: &Interval| {
-                (-60..60).filter(|&moment| covers(window, moment) && list.iter().any(|one| covers(one, moment))).count() as u64
+                (-60..60)
+                    .filter(|&moment| covers(window, moment) && list.iter().any(|one| covers(one, moment)))
+                    .count() as u64
             };
             let all = Interval { start_ps: -60, end_ps: 60 };
             prop_assert_eq!(union_ps(list.clone()), moments(&all));

@@ -43,7 +43,8 @@ pub struct Kernel {
 /// Iterations of one program that did not run the same kernels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "kernels differ between iterations: `{kernel}` ran {expected} times in the first, {found} times in iteration {iteration}"
+    "kernels differ between iterations: `{kernel}` ran {expected} times in the first, {found} times in iteration \
+     {iteration}"
 )]
 #[non_exhaustive]
 pub struct KernelsDiffer {

@@ -1,9 +1,9 @@
 //! Which config to measure next: search strategies with `ask` and `tell`, pure and seeded.
 //!
-//! A [`Space`] numbers the valid configs. A [`SearchStrategy`], started from a [`StrategyPlan`] by [`start`], names a point and
-//! is given the [`TrialOutcome`]. It sees neither a timer nor a store, so the tuner, a simulation or a test can drive it.
-//! Its questions follow from the plan and the outcomes so far, so replaying a history resumes a search. If all configs
-//! of a call could be compiled, a [`Surrogate`] says which need not be.
+//! A [`Space`] numbers the valid configs. A [`SearchStrategy`], started from a [`StrategyPlan`] by [`start`], names a
+//! point and is given the [`TrialOutcome`]. It sees neither a timer nor a store, so the tuner, a simulation or a test
+//! can drive it. Its questions follow from the plan and the outcomes so far, so replaying a history resumes a search.
+//! If all configs of a call could be compiled, a [`Surrogate`] says which need not be.
 //!
 //! `benches/search` runs strategies on recorded spaces and scores them; `docs/search.md` has methods and figures.
 //!

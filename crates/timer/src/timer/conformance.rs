@@ -117,7 +117,7 @@ pub fn check(command: &WorkerCommand, limits: &WorkerLimits, folder: &Path) -> R
     let hello = match hello {
         Ok(hello) => hello,
         Err(why) => {
-            trial.skip_rest(&why.to_string());
+            trial.skip("everything else", &why.to_string());
             return Ok(ConformanceReport { steps: trial.steps });
         }
     };
@@ -177,10 +177,6 @@ impl ConformanceTrial {
 
     fn skip(&mut self, name: &'static str, why: &str) {
         self.steps.push(ConformanceStep { name, outcome: StepOutcome::Skipped(why.to_owned()) });
-    }
-
-    fn skip_rest(&mut self, why: &str) {
-        self.skip("everything else", why);
     }
 
     /// Malformed lines are answered with an error, and the worker continues.
@@ -309,7 +305,7 @@ impl ConformanceTrial {
         self.step("stdout carries only answers, and `hello` may be repeated", hello);
         let shut = client.request::<Value>(Method::Shutdown {}, limits.load).map(drop);
         let shut = shut.map_err(|failure| failure.to_string());
-        let limit = end_limit(limits);
+        let limit = END_LIMIT.min(limits.load);
         self.step("`shutdown` is answered and ends the worker", shut.and_then(|()| ended(client.wait(limit), limit)));
         drop(client);
         // otherwise the supervisor would kill the worker before its own time is up
@@ -414,11 +410,6 @@ fn measure(
     }
     let measured: MeasureAnswer = client.request(Method::Measure { candidate: 7, runs, batch: 1 }, limits.measure)?;
     Ok(measured.samples_ns)
-}
-
-/// A limited wait.
-fn end_limit(limits: &WorkerLimits) -> Duration {
-    END_LIMIT.min(limits.load)
 }
 
 fn ended(code: Option<i32>, limit: Duration) -> Result<(), String> {

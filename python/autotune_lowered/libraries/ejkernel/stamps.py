@@ -1,4 +1,4 @@
-"""ejkernel's own stamps are scopes, which HLO cuts at their `@`; here the label goes into the payload, too."""
+"""ejkernel's own stamps are scopes, which HLO cuts at their `@`; here they are not cut, and in the payload, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..._label import payload
 from ..import_hook import after_import
 
 # the methods of ejkernel's executor that put a stamp around a call
-_STAMPS = ("_stamp_hash", "_stamp_json")
+_HASH, _JSON = "_stamp_hash", "_stamp_json"
 
 _LOCK = threading.Lock()
 _ATTACHED: list[object] = []
@@ -34,10 +34,11 @@ def with_payloads() -> Callable[[], None]:
 def _attach(token: object, module: ModuleType) -> None:
     with _LOCK:
         if not _ATTACHED:
-            for name in _STAMPS:
+            for name in (_HASH, _JSON):
                 if name in vars(module.Executor):
-                    _ORIGINALS.append((module.Executor, name, vars(module.Executor)[name]))
-                    setattr(module.Executor, name, _with_payload(vars(module.Executor)[name]))
+                    own = vars(module.Executor)[name]
+                    _ORIGINALS.append((module.Executor, name, own))
+                    setattr(module.Executor, name, _whole(_scoped if name == _HASH else own))
         _ATTACHED.append(token)
 
 
@@ -50,14 +51,12 @@ def _detach(token: object) -> None:
             setattr(*_ORIGINALS.pop())
 
 
-def _with_payload(stamp: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(stamp)
+def _whole(stamp: Callable[..., Any]) -> Callable[..., Any]:
     def stamped(executor: Any, kernel: Any, invocation: Any, function: Any, config: Any) -> Callable[..., Any]:
         import jax
 
         run = stamp(executor, kernel, invocation, function, config)
-        operation = f"{kernel.op_id}@v{getattr(kernel, 'version', '0')}"
-        label = f"{executor.stamp_prefix}#{operation}:{invocation.make_key(kernel.key_builder)}"
+        label = _label(executor, kernel, invocation, "@v")
 
         def labelled(*args: Any, **kwargs: Any) -> Any:
             with payload(label, jax.tree_util.tree_leaves((args, kwargs))):
@@ -66,3 +65,16 @@ def _with_payload(stamp: Callable[..., Any]) -> Callable[..., Any]:
         return labelled
 
     return stamped
+
+
+def _scoped(executor: Any, kernel: Any, invocation: Any, function: Any, config: Any) -> Callable[..., Any]:
+    """The stamp without its `@`, which a scan reads alike."""
+    import jax
+
+    named: Callable[..., Any] = jax.named_call(function, name=_label(executor, kernel, invocation, ".v"))
+    return named
+
+
+def _label(executor: Any, kernel: Any, invocation: Any, separator: str) -> str:
+    operation = f"{kernel.op_id}{separator}{getattr(kernel, 'version', '0')}"
+    return f"{executor.stamp_prefix}#{operation}:{invocation.make_key(kernel.key_builder)}"

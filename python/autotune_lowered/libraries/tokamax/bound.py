@@ -102,11 +102,32 @@ def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
 
 
 def _standardized(bound: Any, op: Any) -> tuple[Callable[[list[Any]], Any], list[Any]]:
-    """Tokamax's own conversion of a call to a function of arrays alone, with their specs."""
-    from tokamax import standardize_function
+    """Tokamax's own conversion of a call to a function of arrays alone, with their specs.
 
-    function, specs = standardize_function(op, *bound.args, kwargs=bound.kwargs, seed=None)
-    return function, specs
+    Numpy arrays, such as the group sizes that Tokamax measures with, are constants. Since 0.0.17 Tokamax takes them for
+    arguments, and mixes them with no specs that could be mapped.
+    """
+    import jax
+    import numpy as np
+    from tokamax import BatchedShapeDtype, standardize_function
+
+    args, kwargs = bound.args, bound.kwargs
+    if not any(getattr(leaf, "vmap_axes", ()) for leaf in jax.tree.leaves((args, kwargs))):
+
+        def unmapped(leaf: Any) -> Any:
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, BatchedShapeDtype) else leaf
+
+        args, kwargs = jax.tree.map(unmapped, (args, dict(kwargs)))
+    function, specs = standardize_function(op, *args, kwargs=kwargs, seed=None)
+    constants = [isinstance(spec, np.ndarray) for spec in specs]
+
+    def of_the_others(arrays: list[Any]) -> Any:
+        others = iter(arrays)
+        return function(
+            [spec if is_constant else next(others) for spec, is_constant in zip(specs, constants, strict=True)]
+        )
+
+    return of_the_others, [spec for spec, is_constant in zip(specs, constants, strict=True) if not is_constant]
 
 
 def _names(bound: Any, count: int) -> list[str]:

@@ -92,10 +92,6 @@ impl ConfigStore for Unpublished {
         Ok(None)
     }
 
-    fn of_call(&self, _: &str, _: &str) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
-        Ok(Vec::new())
-    }
-
     fn entries(&self) -> Result<Vec<(CacheKey, Arc<Entry>)>, StoreError> {
         Ok(Vec::new())
     }

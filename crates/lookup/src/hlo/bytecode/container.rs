@@ -103,9 +103,9 @@ impl<'a> Reader<'a> {
         Ok(is_there.then(|| usize::try_from(index).unwrap_or(usize::MAX)))
     }
 
-    /// How many varints are left.
-    pub(super) fn count(mut self) -> usize {
-        std::iter::from_fn(|| if self.is_at_end() { None } else { self.varint().ok() }).count()
+    /// How many varints are left, up to a number.
+    pub(super) fn count(mut self, most: usize) -> usize {
+        std::iter::from_fn(|| if self.is_at_end() { None } else { self.varint().ok() }).take(most).count()
     }
 
     /// A section: its id and a reader of its bytes.

@@ -7,7 +7,8 @@ use crate::array::{ArraySpec, DType};
 use crate::hlo::graph::{Type, join_scopes};
 use crate::hlo::mlir_text::read_type;
 
-/// Codes of builtin attributes (`mlir/IR/BuiltinDialectBytecode.td`) and of VHLO's (`stablehlo/dialect/VhloBytecode.cpp`).
+/// Codes of builtin attributes (`mlir/IR/BuiltinDialectBytecode.td`) and of VHLO's
+/// (`stablehlo/dialect/VhloBytecode.cpp`).
 mod code {
     pub(super) const ARRAY: u64 = 0;
     pub(super) const DICTIONARY: u64 = 1;
@@ -22,11 +23,14 @@ mod code {
     pub(super) const VHLO_ARRAY: u64 = 1;
     pub(super) const VHLO_DICTIONARY: u64 = 6;
     pub(super) const VHLO_STRING: u64 = 14;
+    pub(super) const VHLO_TYPE_EXTENSIONS: u64 = 18;
 }
 
 /// Bytes of names and types that are assembled from others, per byte of the module.
 const MAX_COPIES_PER_BYTE: usize = 64;
 const MAX_NAME_BYTES: usize = 1 << 16;
+/// Most members of a dictionary or an array that are examined: many operations may share a large one.
+const MAX_MEMBERS: usize = 1 << 10;
 
 /// The tables of a module with what was found in them.
 pub(super) struct Contents<'a> {
@@ -72,7 +76,7 @@ impl<'a> Contents<'a> {
         if !matches!((dialect, code), (b"builtin", code::DICTIONARY) | (b"vhlo", code::VHLO_DICTIONARY)) {
             return None;
         }
-        for _ in 0..pairs.varint().ok()? {
+        for _ in 0..pairs.index().ok()?.min(MAX_MEMBERS) {
             let (key, value) = (pairs.index().ok()?, pairs.index().ok()?);
             if self.string(key) == Some(name) {
                 return Some(value);
@@ -87,7 +91,7 @@ impl<'a> Contents<'a> {
             Some((b"builtin", code::ARRAY, mut items) | (b"vhlo", code::VHLO_ARRAY, mut items)) => {
                 let count = items.index().unwrap_or_default();
                 let item = |_| items.index().ok();
-                (0..count).map_while(item).filter_map(|item| self.string(item)).collect()
+                (0..count.min(MAX_MEMBERS)).map_while(item).filter_map(|item| self.string(item)).collect()
             }
             _ => self.string(attribute).into_iter().collect(),
         }
@@ -167,10 +171,10 @@ impl<'a> Contents<'a> {
         let code = fields.varint()?;
         let is_vhlo = encoded.dialect == b"vhlo";
         Ok(match (encoded.dialect, code) {
-            (b"vhlo", 20) | (b"builtin", 13) => self.tensor(&mut fields, depth)?,
+            (b"vhlo", 20) | (b"builtin", 13) => self.tensor(&mut fields, &[], depth)?,
             (b"vhlo", 21) | (b"builtin", 14) => {
-                fields.varint()?; // the encoding
-                self.tensor(&mut fields, depth)?
+                let bounds = self.bounds(fields.index()?);
+                self.tensor(&mut fields, &bounds, depth)?
             }
             (b"vhlo", 23) | (b"builtin", 15) => {
                 let mut elements = Vec::new();
@@ -196,13 +200,18 @@ impl<'a> Contents<'a> {
         })
     }
 
-    fn tensor(&mut self, fields: &mut Reader<'a>, depth: usize) -> Result<Type> {
-        let mut dims = Vec::new();
-        for _ in 0..fields.varint()? {
-            let zigzag = fields.varint()?;
-            // negative ones are known only at run time
-            dims.push((zigzag & 1 == 0).then_some(zigzag >> 1));
+    /// The bounds of dimensions that are known only at run time.
+    fn bounds(&self, encoding: usize) -> Vec<Option<u64>> {
+        match self.fields(encoding) {
+            Some((b"vhlo", code::VHLO_TYPE_EXTENSIONS, mut fields)) => lengths(&mut fields).unwrap_or_default(),
+            _ => Vec::new(),
         }
+    }
+
+    fn tensor(&mut self, fields: &mut Reader<'a>, bounds: &[Option<u64>], depth: usize) -> Result<Type> {
+        let mut dims = lengths(fields)?;
+        // a dimension of at most some length counts with that length, as in HLO
+        dims.iter_mut().zip(bounds).for_each(|(dim, bound)| *dim = dim.or(*bound));
         let element = self.type_within(fields.index()?, depth + 1)?;
         let known: Option<Vec<u64>> = dims.iter().copied().collect();
         Ok(match (known, element) {
@@ -218,6 +227,16 @@ impl<'a> Contents<'a> {
             }
         })
     }
+}
+
+/// Lengths of dimensions; negative ones are known only at run time.
+fn lengths(fields: &mut Reader<'_>) -> Result<Vec<Option<u64>>> {
+    let mut lengths = Vec::new();
+    for _ in 0..fields.varint()? {
+        let zigzag = fields.varint()?;
+        lengths.push((zigzag & 1 == 0).then_some(zigzag >> 1));
+    }
+    Ok(lengths)
 }
 
 /// Bytes that a copy of a type takes, about.

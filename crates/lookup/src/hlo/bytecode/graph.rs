@@ -26,6 +26,9 @@ const PROPERTIES: [(&str, &str, usize, &[bool]); 13] = [
     ("stablehlo.custom_call", "call_target_name", 8, &[true, true, false]),
 ];
 
+/// More than any operation in the table has.
+const MAX_PROPERTIES: usize = 10;
+
 /// Reads a whole module; `each` receives its functions.
 pub(crate) fn read<'a>(bytes: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
     let mut head = Head::default();
@@ -33,7 +36,7 @@ pub(crate) fn read<'a>(bytes: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -
         let contents = Contents::new(tables, bytes.len());
         let (function, values) = (Function::default(), Values::default());
         let mut walk = Walk { contents, each, head: &mut head, function, values };
-        walk.block(&mut operations, None, false, &mut 0, 0)
+        walk.block(&mut operations, false, &mut Place { holder: None, next: 0, depth: 0 })
     });
     // the labels are found all the same
     head.unread.count += u64::from(read.is_err());
@@ -69,6 +72,14 @@ struct Walk<'a, 'e> {
     values: Values,
 }
 
+/// Where an operation stands.
+struct Place {
+    holder: Option<NodeId>,
+    /// The number of the value that is defined next.
+    next: usize,
+    depth: usize,
+}
+
 /// An operation before its operands and regions.
 struct Operation<'a> {
     opcode: String,
@@ -79,25 +90,18 @@ struct Operation<'a> {
 
 impl<'a> Walk<'a, '_> {
     /// A block; the top of the module is one without arguments.
-    fn block(
-        &mut self,
-        reader: &mut Reader<'a>,
-        holder: Option<NodeId>,
-        is_inner: bool,
-        next: &mut usize,
-        depth: usize,
-    ) -> Result<()> {
+    fn block(&mut self, reader: &mut Reader<'a>, is_inner: bool, place: &mut Place) -> Result<()> {
         let (operations, has_arguments) = reader.flagged()?;
         if has_arguments && is_inner {
-            self.arguments(reader, holder, next)?;
+            self.arguments(reader, place)?;
         }
         for _ in 0..operations {
-            self.operation(reader, holder, next, depth)?;
+            self.operation(reader, place)?;
         }
         Ok(())
     }
 
-    fn arguments(&mut self, reader: &mut Reader<'a>, holder: Option<NodeId>, next: &mut usize) -> Result<()> {
+    fn arguments(&mut self, reader: &mut Reader<'a>, place: &mut Place) -> Result<()> {
         let count = reader.varint()?;
         let version = self.contents.tables.version;
         for _ in 0..count {
@@ -107,8 +111,14 @@ impl<'a> Walk<'a, '_> {
             let name = if has_location { self.contents.scope(reader.index()?) } else { Cow::default() };
             let name = String::from_utf8_lossy(&name).into_owned().into();
             let node = self.function.nodes.len();
-            self.function.nodes.push(Node { kind: NodeKind::Argument, name, results, holder, ..Node::default() });
-            self.values.define(next, Value::whole(node));
+            self.function.nodes.push(Node {
+                kind: NodeKind::Argument,
+                name,
+                results,
+                holder: place.holder,
+                ..Node::default()
+            });
+            self.values.define(&mut place.next, Value::whole(node));
         }
         if version >= version::USE_ORDERS && reader.byte()? & has::USE_ORDERS != 0 {
             skip_use_orders(reader, count)?;
@@ -116,13 +126,7 @@ impl<'a> Walk<'a, '_> {
         Ok(())
     }
 
-    fn operation(
-        &mut self,
-        reader: &mut Reader<'a>,
-        holder: Option<NodeId>,
-        next: &mut usize,
-        depth: usize,
-    ) -> Result<()> {
+    fn operation(&mut self, reader: &mut Reader<'a>, place: &mut Place) -> Result<()> {
         let index = reader.index()?;
         let tables = &self.contents.tables;
         let &(dialect, name) =
@@ -137,9 +141,9 @@ impl<'a> Walk<'a, '_> {
         };
         let operation = Operation { opcode, attributes, properties, mask };
         match &*operation.opcode {
-            "builtin.module" => self.module(&operation, reader, depth),
-            "func.func" | "vhlo.func_v1" => self.function(&operation, reader, depth),
-            _ => self.plain(&operation, location, reader, holder, next, depth),
+            "builtin.module" => self.module(&operation, reader, place.depth),
+            "func.func" | "vhlo.func_v1" => self.function(&operation, reader, place.depth),
+            _ => self.plain(&operation, location, reader, place),
         }
     }
 
@@ -149,7 +153,7 @@ impl<'a> Walk<'a, '_> {
         own.or_else(|| {
             let properties = operation.properties.as_ref()?;
             let rows = || PROPERTIES.iter().filter(|(opcode, key, ..)| *opcode == operation.opcode && *key == name);
-            let total = rows().next().map(|_| properties.clone().count())?;
+            let total = rows().next().map(|_| properties.clone().count(MAX_PROPERTIES))?;
             let (.., are_optional) = rows().find(|(_, _, attributes, _)| *attributes == total)?;
             let mut reader = properties.clone();
             are_optional.iter().map(|&is_optional| reader.reference(is_optional).ok().flatten()).last().flatten()
@@ -165,12 +169,12 @@ impl<'a> Walk<'a, '_> {
             // JAX writes the attribute during lowering, before any partitioner runs
             self.head.partitioned = self.attribute(operation, "mhlo.num_partitions").map(|_| false);
         }
-        self.regions(operation, reader, None, depth)
+        self.regions(operation, reader, depth)
     }
 
     fn function(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, depth: usize) -> Result<()> {
         let outer = std::mem::take(&mut self.function);
-        let read = self.regions(operation, reader, None, depth);
+        let read = self.regions(operation, reader, depth);
         let Function { nodes, returns } = std::mem::replace(&mut self.function, outer);
         let named = self.attribute(operation, "sym_name").and_then(|named| self.contents.string(named));
         let name = Cow::Borrowed(named.unwrap_or_default());
@@ -183,18 +187,16 @@ impl<'a> Walk<'a, '_> {
         operation: &Operation<'a>,
         location: usize,
         reader: &mut Reader<'a>,
-        holder: Option<NodeId>,
-        next: &mut usize,
-        depth: usize,
+        place: &mut Place,
     ) -> Result<()> {
         let scope = self.contents.scope(location);
         if !scope.is_empty() {
             self.head.census.name(&scope, Escapes::Raw);
         }
         if operation.opcode == "builtin.unrealized_conversion_cast" {
-            return self.cast(operation, reader, next);
+            return self.cast(operation, reader, place);
         }
-        let mut node = Node { scope, holder, ..self.described(operation) };
+        let mut node = Node { scope, holder: place.holder, ..self.described(operation) };
         let mut results = 0;
         if operation.mask & has::RESULTS != 0 {
             results = reader.varint()?;
@@ -218,21 +220,21 @@ impl<'a> Walk<'a, '_> {
         if operation.mask & has::USE_ORDERS != 0 {
             skip_use_orders(reader, results)?;
         }
-        if holder.is_none() && node.opcode.ends_with(".return") {
+        if place.holder.is_none() && node.opcode.ends_with(".return") {
             self.function.returns = node.operands;
             return Ok(());
         }
-        let place = self.function.nodes.len();
+        let held = self.function.nodes.len();
         let parts = node.results.len();
         self.function.nodes.push(node);
         for part in 0..parts {
-            self.values.define(next, Value { node: place, part: (parts > 1).then_some(part) });
+            self.values.define(&mut place.next, Value { node: held, part: (parts > 1).then_some(part) });
         }
-        self.regions_of(operation, reader, Some(place), depth)
+        self.regions_of(operation, reader, Some(held), place.depth)
     }
 
     /// Values of one dialect's type as those of another, which are the same values.
-    fn cast(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, next: &mut usize) -> Result<()> {
+    fn cast(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, place: &mut Place) -> Result<()> {
         let mut results = 0;
         if operation.mask & has::RESULTS != 0 {
             results = reader.varint()?;
@@ -241,8 +243,8 @@ impl<'a> Walk<'a, '_> {
         if operation.mask & has::OPERANDS != 0 {
             for _ in 0..reader.varint()? {
                 match self.values.known.get(&reader.index()?) {
-                    Some(&value) => self.values.define(next, value),
-                    None => *next = next.saturating_add(1),
+                    Some(&value) => self.values.define(&mut place.next, value),
+                    None => place.next = place.next.saturating_add(1),
                 }
             }
         }
@@ -274,13 +276,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     /// The regions of a module or a function, whose results and operands are none.
-    fn regions(
-        &mut self,
-        operation: &Operation<'a>,
-        reader: &mut Reader<'a>,
-        holder: Option<NodeId>,
-        depth: usize,
-    ) -> Result<()> {
+    fn regions(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, depth: usize) -> Result<()> {
         for bit in [has::RESULTS, has::OPERANDS, has::SUCCESSORS] {
             if operation.mask & bit != 0 {
                 for _ in 0..reader.varint()? {
@@ -291,7 +287,7 @@ impl<'a> Walk<'a, '_> {
         if operation.mask & has::USE_ORDERS != 0 {
             skip_use_orders(reader, 0)?;
         }
-        self.regions_of(operation, reader, holder, depth)
+        self.regions_of(operation, reader, None, depth)
     }
 
     fn regions_of(
@@ -331,9 +327,9 @@ impl<'a> Walk<'a, '_> {
         }
         let first = self.values.count;
         self.values.count = first.saturating_add(reader.index()?);
-        let mut next = first;
+        let mut place = Place { holder, next: first, depth };
         for _ in 0..blocks {
-            self.block(reader, holder, true, &mut next, depth)?;
+            self.block(reader, true, &mut place)?;
         }
         // the numbers are given again to the next region
         self.values.known.retain(|number, _| *number < first);
@@ -351,4 +347,28 @@ fn unversioned(opcode: &str) -> String {
         .map_or(name, |(name, _)| name);
     let dialect = if matches!(name, "call") { "func" } else { "stablehlo" };
     format!("{dialect}.{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_bytecode_is_read_as_far_as_it_goes() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data");
+        for file in ["hlo/semantic/a.base.mlirbc", "timer/sharded2.mlirbc"] {
+            let whole = std::fs::read(folder.join(file)).unwrap();
+            let mut functions = 0;
+            let head = read(&whole, &mut |_| functions += 1);
+            assert_eq!((head.unread.count, functions > 0), (0, true), "{file}");
+            for at in 0..whole.len() {
+                read(&whole[..at], &mut |_| {});
+                for byte in [0, 1, 0x7f, 0xff, whole[at] ^ 2, whole[at] ^ 0x10] {
+                    let mut damaged = whole.clone();
+                    damaged[at] = byte;
+                    read(&damaged, &mut |_| {});
+                }
+            }
+        }
+    }
 }

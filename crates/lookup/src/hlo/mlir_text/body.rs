@@ -1,10 +1,9 @@
 //! What follows an operation's name, in the syntax of any dialect.
 
-use super::function::{attribute, symbol_length};
 use super::location::{self, alias};
-use super::operation::{Kind, Operation};
+use super::state::{Kind, Operation, Reader};
 use super::types::{self, angled, spelling};
-use super::{Reader, is_word};
+use super::words::{attribute, is_word, symbol_length};
 use crate::hlo::escape::Escapes;
 use crate::hlo::graph::Type;
 use crate::hlo::text_cursor::{Cursor, balanced, quoted};
@@ -39,6 +38,8 @@ impl<'a> Reader<'a, '_> {
                 b'%' if !was_continued && self.results_begin() => break,
                 b'"' if !was_continued && self.generic_begins() => break,
                 b'#' | b'!' if self.alias_begins() => break,
+                // the resources of dialects at the end of a file
+                b'{' if self.cursor.rest().starts_with(b"{-#") => break,
                 b',' | b'=' => {
                     self.cursor.take(1);
                     is_continued = true;

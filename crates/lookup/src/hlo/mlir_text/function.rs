@@ -2,66 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::operation::{Kind, Operation};
-use super::values::Values;
-use super::{Reader, is_word};
-use crate::hlo::graph::{Computation, Node, NodeId, Value};
-use crate::hlo::text_cursor::{Cursor, balanced, parts, quoted};
-
-/// A function that is being read.
-#[derive(Debug, Default)]
-pub(super) struct Function<'a> {
-    pub(super) nodes: Vec<Node<'a>>,
-    pub(super) values: Values<'a>,
-    pub(super) returns: Vec<Value>,
-}
-
-/// Whether an operation is a function of any dialect.
-pub(super) fn is_function(opcode: &[u8]) -> bool {
-    opcode == b"func" || opcode.ends_with(b".func") || opcode.ends_with(b".func_v1")
-}
-
-pub(super) fn is_return(opcode: &[u8]) -> bool {
-    opcode == b"return" || opcode == b"func.return" || opcode == b"vhlo.return_v1"
-}
-
-/// What follows `key =` in the attributes of an operation.
-pub(crate) fn attribute<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    memchr::memmem::find_iter(text, key).find_map(|at| {
-        let before = at.checked_sub(1).and_then(|at| text.get(at));
-        let mut cursor = Cursor::new(text.get(at + key.len()..)?);
-        let is_whole = before.is_none_or(|&byte| !is_word(byte)) && cursor.eat(b"=");
-        is_whole.then(|| cursor.next()).flatten().map(|_| cursor.rest())
-    })
-}
-
-/// A symbol without its sign and quotes: `@main`, `@"a b"`, or the string that names it in the generic form.
-pub(super) fn symbol(text: &[u8]) -> &[u8] {
-    let text = text.strip_prefix(b"@").unwrap_or(text);
-    match text.strip_prefix(b"\"") {
-        Some(text) => quoted(text),
-        None => text.get(..symbol_length(text)).unwrap_or_default(),
-    }
-}
-
-/// Length of a symbol's name, without its sign.
-pub(super) fn symbol_length(text: &[u8]) -> usize {
-    match text.strip_prefix(b"\"") {
-        Some(text) => quoted(text).len() + 2,
-        None => text.iter().take_while(|&&byte| is_word(byte) || byte == b'-').count(),
-    }
-}
-
-/// The dictionaries of a list such as `arg_attrs = [{}, {jax.buffer_donor = true}]`.
-fn dictionaries<'a>(text: &'a [u8], key: &[u8]) -> Option<Vec<&'a [u8]>> {
-    let list = attribute(text, key).filter(|list| list.starts_with(b"["))?;
-    let inner = list.get(1..balanced(list).saturating_sub(1))?;
-    Some(parts(inner).collect())
-}
+use super::state::{Function, Kind, Operation, Reader};
+use super::words::{attribute, dictionaries, shown, symbol, symbol_length};
+use crate::hlo::graph::Computation;
+use crate::hlo::text_cursor::balanced;
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn function(&mut self, is_generic: bool) {
-        let outer = std::mem::take(&mut self.function);
+        let function = Function { is_function: true, ..Function::default() };
+        let outer = std::mem::replace(&mut self.function, function);
         let mut read = Operation::new(Kind::Function, None, is_generic);
         self.body(&mut read);
         let mut function = std::mem::replace(&mut self.function, outer);
@@ -110,7 +59,7 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn name_module(&mut self, read: &Operation<'a>) {
-        let name = String::from_utf8_lossy(module_name(read)).into_owned();
+        let name = shown(Cow::Borrowed(module_name(read))).into_owned();
         if self.head.module.is_none() && !name.is_empty() {
             self.head.module = Some(name);
         }
@@ -149,10 +98,4 @@ impl<'a> Reader<'a, '_> {
 fn module_name<'a>(read: &Operation<'a>) -> &'a [u8] {
     let named = if read.is_generic { attribute(read.text, b"sym_name") } else { read.symbols.first().copied() };
     named.map(symbol).unwrap_or_default()
-}
-
-/// The node of a new argument or operation.
-pub(super) fn push<'a>(function: &mut Function<'a>, node: Node<'a>) -> NodeId {
-    function.nodes.push(node);
-    function.nodes.len() - 1
 }

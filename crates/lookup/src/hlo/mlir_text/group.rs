@@ -1,9 +1,9 @@
 //! What stands in brackets of an operation: operands, and arguments of its regions.
 
-use super::operation::{Operation, shown};
+use super::state::{Operation, Reader, push};
 use super::types::{self, angled, spelling};
 use super::values::Results;
-use super::{Reader, is_word};
+use super::words::{is_word, shown};
 use crate::hlo::graph::{Node, NodeId, NodeKind, Type};
 use crate::hlo::text_cursor::quoted;
 
@@ -46,7 +46,7 @@ impl<'a> Reader<'a, '_> {
             line,
             ..Node::default()
         };
-        let node = super::function::push(&mut self.function, argument);
+        let node = push(&mut self.function, argument);
         self.function.values.define(name, Results { node, first: 0, count: 1, is_part: false });
         node
     }

@@ -7,12 +7,12 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::is_word;
 use super::types::angled;
+use super::words::is_word;
 use crate::hlo::census::Census;
 use crate::hlo::escape::Escapes;
 use crate::hlo::graph::join_scopes;
-use crate::hlo::text_cursor::{Cursor, balanced, parts, quoted};
+use crate::hlo::text_cursor::{balanced, parts, quoted};
 
 /// Locations nest; deeper chains are cut.
 const MAX_DEPTH: usize = 64;
@@ -69,13 +69,11 @@ impl<'a> Locations<'a> {
             }
             let rest = text.get(at..).unwrap_or_default();
             let alias = alias(rest);
-            let mut cursor = Cursor::new(rest.get(alias.len()..).unwrap_or_default());
-            if !cursor.eat(b"=") {
-                continue;
-            }
-            if cursor.eat(b"loc") && cursor.eat(b"(") || alias.starts_with(b"#loc") {
-                cursor.next();
-                let location = cursor.rest();
+            let after = rest.get(alias.len()..).unwrap_or_default().trim_ascii_start();
+            let Some(meant) = after.strip_prefix(b"=").map(<[u8]>::trim_ascii_start) else { continue };
+            let inside = meant.strip_prefix(b"loc").and_then(|rest| rest.trim_ascii_start().strip_prefix(b"("));
+            if let Some(location) = inside.or(alias.starts_with(b"#loc").then_some(meant)) {
+                let location = location.trim_ascii_start();
                 name(location).into_iter().for_each(|name| census.name(name, Escapes::Mlir));
                 aliases.insert(alias, Meaning::Location(location));
             }

@@ -10,20 +10,20 @@ mod function;
 mod group;
 mod location;
 mod operation;
+mod state;
 mod types;
 mod values;
+mod words;
 
 use std::collections::HashMap;
 
-use self::function::Function;
-pub(crate) use self::function::attribute;
 use self::location::Locations;
+use self::state::{Function, Reader};
 use self::types::spelling;
+pub(crate) use self::words::attribute;
+use self::words::is_word;
 use super::graph::{Computation, Head, Type};
 use super::text_cursor::Cursor;
-
-/// Deepest nesting of regions that is read.
-const MAX_REGIONS: usize = 100;
 
 /// Reads a whole text; `each` receives its functions, each after the functions within it.
 pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
@@ -59,29 +59,9 @@ pub(crate) fn read_head(head: &[u8]) -> Head {
     read(head, &mut |_| {})
 }
 
-/// A text in the middle of being read.
-struct Reader<'a, 'e> {
-    cursor: Cursor<'a>,
-    each: &'e mut dyn FnMut(Computation<'a>),
-    head: Head,
-    locations: Locations<'a>,
-    /// The spellings behind aliases of types, such as `!t = tensor<2xf32>`.
-    aliases: HashMap<&'a [u8], &'a [u8]>,
-    /// The function that is being read.
-    function: Function<'a>,
-    /// The names of the modules around, without that of the outermost one, which no reference names.
-    modules: Vec<&'a [u8]>,
-    /// How many regions are open.
-    depth: usize,
-}
-
-/// Whether a byte may be part of a word, such as the name of an operation.
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$')
-}
-
 impl<'a> Reader<'a, '_> {
-    /// Reads modules, functions and aliases; lines of anything else are prose around them.
+    /// Reads modules, functions and aliases; lines of anything else are prose around them, or what was copied without
+    /// its function.
     fn text(&mut self) {
         while let Some(byte) = self.cursor.next() {
             if byte == b'!' && self.alias_of_type() {
@@ -92,6 +72,10 @@ impl<'a> Reader<'a, '_> {
             } else if self.module_or_function_begins() {
                 self.operation(None);
             } else {
+                if byte == b'%' {
+                    let line = self.cursor.line();
+                    self.head.unread.add(line);
+                }
                 self.cursor.skip_line();
             }
         }
@@ -120,6 +104,163 @@ impl<'a> Reader<'a, '_> {
             }
             b"func.func" => ahead.next() == Some(b'@') || !ahead.word(is_word).is_empty(),
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::hlo::graph::NodeKind;
+
+    fn read_whole(text: &str) -> (Head, Vec<Computation<'_>>) {
+        let mut functions = Vec::new();
+        let head = read(text.as_bytes(), &mut |function| functions.push(function));
+        (head, functions)
+    }
+
+    /// What XLA takes for `op_name` when it converts these to HLO (jaxlib 0.10.2).
+    #[test]
+    fn a_location_names_the_scope_that_xla_takes_from_it() {
+        for (location, scope) in [
+            (r#""A"("B"(#f))"#, "A"),
+            (r#""A:"("B"(#f))"#, "B"),
+            (r#"callsite("C"(#f) at "D")"#, "C"),
+            (r#"fused["E", "F"("G")]"#, "E;F"),
+            (r#"fused["E:", "F/x"]"#, "F/x"),
+            (r#""N"(callsite("O" at "P"))"#, "N"),
+            (r#""N:"(callsite("O" at "P"))"#, "O"),
+            (r#""N"(fused["O", "P"])"#, "N"),
+            (r#"fused<"meta">["Q", "f.py":3:4, "R"]"#, "Q;R"),
+            (r#""A:"("B:"("C"(#f)))"#, "C"),
+            (r#"fused["A:", "B:"("X")]"#, "X"),
+            (r#"callsite("A"("B") at "C"("D"))"#, "A"),
+            ("unknown", ""),
+        ] {
+            let body = |place: &str| {
+                format!(
+                    "func.func @main(%x: tensor<4xf32>) {{\n %0 = stablehlo.negate %x : tensor<4xf32> {place}\n}}\n"
+                )
+            };
+            let file = "#f = loc(\"f.py\":1:2)\n";
+            for text in [
+                format!("#a = loc({location})\n{file}{}", body("loc(#a)")),
+                format!("{}{file}", body(&format!("loc({location})"))),
+            ] {
+                let (head, functions) = read_whole(&text);
+                let found = String::from_utf8_lossy(&functions[0].nodes[1].scope).into_owned();
+                assert_eq!((&*found, head.cut, head.unread.count), (scope, None, 0), "{text}");
+            }
+        }
+    }
+
+    /// Names stand for other values in each region, in each function, and in each module within the module.
+    #[test]
+    fn names_are_known_where_they_are_visible() {
+        let text = "module {
+          module @kernels {
+            func.func @add(%a: f32) -> f32 { %0 = arith.addf %a, %a : f32  return %0 : f32 }
+            func.func @main(%a: f32) { %0 = func.call @add(%a) : (f32) -> f32  return }
+          }
+          // a comment: %a = \"no\"(%b)
+          func.func @main(%a: tensor<2xf32>, %b: !t) -> (tensor<2xf32> {x = \"}\"}) attributes {y} {
+            %0:2 = scf.for %i = %a to %b iter_args(%c = %b) -> (f32, f32) { %1 = foo.a %i, %c : f32  scf.yield %1 : f32 }
+            %1 = stablehlo.reduce(%0#1 init: %a) applies stablehlo.add across dimensions = [0] : (f32, f32) -> f32
+            %2 = stablehlo.reduce(%a init: %1) across dimensions = [0] : (f32, f32) -> tensor<f32>
+              reducer(%d: f32, %e: f32) { %3 = foo.b %d, %e : f32  stablehlo.return %3 : f32 }
+            cf.br ^next(%2 : tensor<f32>)
+          ^next(%f: tensor<f32>):
+            %3, %4 = \"foo.c\"(%f, %0#0, %missing) : (f32, f32, f32) -> (f32, f32)
+            return %a : tensor<2xf32>
+          }
+        }";
+        let (head, functions) = read_whole(text);
+        let names: Vec<_> = functions.iter().map(|one| String::from_utf8_lossy(&one.name)).collect();
+        assert_eq!(names, ["kernels::add", "kernels::main", "main"]);
+        assert_eq!(functions[1].nodes[1].called, ["kernels::add".as_bytes()]);
+        assert_eq!((head.unread.count, head.unread.first), (1, Some(14)), "one value is missing");
+        let main = &functions[2];
+        assert_eq!(main.results.as_deref(), Some(&[&b"x = \"}\""[..]][..]));
+        let place = |opcode: &str| main.nodes.iter().position(|node| node.opcode == opcode).unwrap();
+        let operands = |opcode: &str| {
+            let values = main.nodes[place(opcode)].operands.iter();
+            values.map(|value| (value.node, value.part)).collect::<Vec<_>>()
+        };
+        let held = |holder: usize| {
+            let arguments = main
+                .nodes
+                .iter()
+                .enumerate()
+                .filter(move |(_, node)| node.kind == NodeKind::Argument && node.holder == Some(holder));
+            arguments.map(|(at, _)| (at, None)).collect::<Vec<_>>()
+        };
+        assert_eq!(operands("foo.a"), held(place("scf.for")));
+        let reduces: Vec<usize> =
+            (0..main.nodes.len()).filter(|&at| main.nodes[at].opcode == "stablehlo.reduce").collect();
+        assert_eq!(operands("stablehlo.reduce"), [(place("scf.for"), Some(1)), (0, None)]);
+        assert_eq!(operands("foo.b"), held(reduces[1]));
+        let [block] = main
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| node.kind == NodeKind::Argument && node.holder.is_none())
+            .map(|(at, _)| at)
+            .skip(2)
+            .collect::<Vec<_>>()[..]
+        else {
+            panic!("one argument of a block")
+        };
+        assert_eq!(operands("foo.c"), [(block, None), (place("scf.for"), Some(0))]);
+        assert_eq!(main.nodes[place("foo.c")].results.len(), 2);
+    }
+
+    #[test]
+    fn texts_that_are_cut_or_damaged_are_read_to_their_end() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hlo/printed");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read(file.unwrap().path()).unwrap();
+            for at in (0..text.len()).step_by(3) {
+                read(&text[..at], &mut |_| {});
+                for byte in *b"{}()<>\"%#:,=@^\n\xff" {
+                    let mut damaged = text.clone();
+                    damaged[at] = byte;
+                    read(&damaged, &mut |_| {});
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_texts_take_time_in_proportion_to_their_bytes() {
+        const COUNT: usize = 100_000;
+        let within = |inside: &str| format!("func.func @main(%a: f32) {{\n{inside}\n}}\n");
+        let mut chain = String::from("#loc0 = loc(\"name\")\n");
+        for number in 1..COUNT / 10 {
+            let before = number - 1;
+            chain += &format!("#loc{number} = loc(fused[#loc{before}, #loc{before}])\n");
+        }
+        let chained = (0..COUNT / 10).map(|number| format!("%{number} = a.b %a : f32 loc(#loc{number})\n"));
+        for text in [
+            "module {".repeat(COUNT),
+            within(&"\"a.b\"() ({".repeat(COUNT)),
+            within(&"%0 = a.b %a {".repeat(COUNT)),
+            within(&"%a, ".repeat(COUNT)),
+            within(&"%a ".repeat(COUNT)),
+            within(&"^a(".repeat(COUNT)),
+            within(&"a.b : tuple<".repeat(COUNT)),
+            within(&"a.b : (".repeat(COUNT)),
+            within(&"a.b : f32 loc(fused[".repeat(COUNT)),
+            within(&"= ) ] > ".repeat(COUNT)),
+            "#a = loc(\"".repeat(COUNT),
+            "!a = tuple<!a, !a>\n".repeat(COUNT),
+            within(&chained.collect::<String>()) + &chain,
+        ] {
+            let begin = Instant::now();
+            read(text.as_bytes(), &mut |_| {});
+            let spent = begin.elapsed();
+            assert!(spent < Duration::from_secs(20), "{spent:?} for {}", &text[..60]);
         }
     }
 }

@@ -2,84 +2,14 @@
 
 use std::borrow::Cow;
 
-use super::function::{attribute, is_function, is_return, push, symbol};
+use super::state::{Kind, Operation, Reader, push};
 use super::values::Results;
-use super::{MAX_REGIONS, Reader, is_word};
-use crate::hlo::graph::{Node, NodeId, NodeKind, Type};
+use super::words::{attribute, is_function, is_return, is_word, shown, symbol};
+use crate::hlo::graph::{Node, NodeId, NodeKind};
 use crate::hlo::text_cursor::quoted;
 
-/// What an operation is to the reader.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Plain,
-    Function,
-    Module,
-    /// An alias of an attribute or a location, which is passed.
-    Alias,
-}
-
-/// What was read of an operation.
-#[derive(Debug)]
-pub(super) struct Operation<'a> {
-    pub(super) kind: Kind,
-    pub(super) node: Option<NodeId>,
-    pub(super) is_generic: bool,
-    pub(super) is_outermost: bool,
-    /// The text after its name, up to its types, its first region or its location.
-    pub(super) text: &'a [u8],
-    pub(super) start: &'a [u8],
-    pub(super) is_text_complete: bool,
-    /// The symbols that it names outside of its attributes.
-    pub(super) symbols: Vec<&'a [u8]>,
-    /// Arguments whose types are those of the results.
-    pub(super) declared: Vec<NodeId>,
-    pub(super) types: Vec<Type>,
-    /// The attributes of each result of a function.
-    pub(super) result_attributes: Vec<&'a [u8]>,
-    pub(super) has_types: bool,
-    pub(super) has_region: bool,
-    pub(super) has_location: bool,
-    /// Whether it states a number of partitions.
-    pub(super) partitions: bool,
-    /// Whether it names a value that is not defined before.
-    pub(super) is_unread: bool,
-}
-
-impl Operation<'_> {
-    pub(super) fn new(kind: Kind, node: Option<NodeId>, is_generic: bool) -> Self {
-        Self {
-            kind,
-            node,
-            is_generic,
-            is_outermost: false,
-            text: &[],
-            start: &[],
-            is_text_complete: false,
-            symbols: Vec::new(),
-            declared: Vec::new(),
-            types: Vec::new(),
-            result_attributes: Vec::new(),
-            has_types: false,
-            has_region: false,
-            has_location: false,
-            partitions: false,
-            is_unread: false,
-        }
-    }
-
-    /// Whether nothing but a location may follow.
-    pub(super) fn is_closed(&self) -> bool {
-        self.has_region && !self.is_generic && matches!(self.kind, Kind::Function | Kind::Module)
-    }
-}
-
-/// Bytes as text.
-pub(super) fn shown(bytes: Cow<'_, [u8]>) -> Cow<'_, str> {
-    match bytes {
-        Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
-        Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
-    }
-}
+/// Deepest nesting of regions that is read.
+const MAX_REGIONS: usize = 100;
 
 impl<'a> Reader<'a, '_> {
     /// Reads the region whose `{` comes next.
@@ -201,7 +131,8 @@ impl<'a> Reader<'a, '_> {
             self.finish(place, opcode, &mut read);
             self.define(place, results, &mut read);
         }
-        if read.is_unread {
+        // what computes stands in a function
+        if read.is_unread || !self.function.is_function && !results.is_empty() {
             self.head.unread.add(line);
         }
     }

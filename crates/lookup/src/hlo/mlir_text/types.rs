@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::is_word;
+use super::words::is_word;
 use crate::array::ArraySpec;
 use crate::hlo::graph::Type;
 use crate::hlo::text_cursor::{Cursor, quoted};
@@ -85,22 +85,39 @@ fn nested(spelled: &[u8], depth: usize) -> Type {
     }
 }
 
-/// `tensor<2x128xf32>` as an array; `None` for dynamic dimensions and other elements. Encodings do not count.
+/// `tensor<2x128xf32>` as an array; `None` for dynamic dimensions without a bound and other elements.
 fn array(spelled: &[u8]) -> Option<ArraySpec> {
     let mut rest = spelled.strip_prefix(b"tensor<")?.strip_suffix(b">")?;
-    let mut dims = Vec::new();
-    while rest.first().is_some_and(u8::is_ascii_digit) {
-        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (dim, after) = rest.split_at_checked(digits)?;
-        dims.push(std::str::from_utf8(dim).ok()?.parse().ok()?);
-        rest = after.strip_prefix(b"x")?;
+    let mut dims: Vec<Option<u64>> = Vec::new();
+    while rest.first().is_some_and(|byte| byte.is_ascii_digit() || *byte == b'?') {
+        let (dim, after) = rest.split_at_checked(rest.iter().position(|&byte| byte == b'x')?)?;
+        dims.push(length(dim)?);
+        rest = after.get(1..)?;
     }
     let word = rest.iter().take_while(|&&byte| is_word(byte)).count();
-    let length = word + rest.get(word..).filter(|after| after.starts_with(b"<")).map_or(0, angled);
-    let (element, encoding) = rest.split_at_checked(length)?;
+    let end = word + rest.get(word..).filter(|after| after.starts_with(b"<")).map_or(0, angled);
+    let (element, encoding) = rest.split_at_checked(end)?;
     let is_whole = encoding.is_empty() || encoding.trim_ascii_start().starts_with(b",");
     let dtype = std::str::from_utf8(element).ok().filter(|_| is_whole)?.parse().ok()?;
-    Some(ArraySpec::new(dtype, dims))
+    // a dimension of at most some length counts with that length, as in HLO
+    let bounds = bounds(encoding);
+    let known = |(at, dim): (usize, &Option<u64>)| dim.or_else(|| *bounds.get(at)?);
+    Some(ArraySpec::new(dtype, dims.iter().enumerate().map(known).collect::<Option<Vec<u64>>>()?))
+}
+
+/// A length, or `None` for one that is known only at run time.
+fn length(text: &[u8]) -> Option<Option<u64>> {
+    if text == b"?" { Some(None) } else { std::str::from_utf8(text).ok()?.parse().ok().map(Some) }
+}
+
+/// The bounds of an encoding: `#stablehlo.bounds<8, ?>` or `#stablehlo.type_extensions<bounds = [8, ?]>`.
+fn bounds(encoding: &[u8]) -> Vec<Option<u64>> {
+    let list = memchr::memmem::find(encoding, b"bounds").and_then(|at| encoding.get(at + b"bounds".len()..));
+    let is_other = |byte: &u8| !(byte.is_ascii_digit() || b"?, ".contains(byte));
+    let begins = |byte: &u8| byte.is_ascii_digit() || *byte == b'?';
+    let list = list.and_then(|list| list.get(list.iter().position(begins)?..)).unwrap_or_default();
+    let list = list.get(..list.iter().position(is_other).unwrap_or(list.len())).unwrap_or_default();
+    list.split(|&byte| byte == b',').map_while(|one| length(one.trim_ascii())).collect()
 }
 
 #[cfg(test)]
@@ -116,6 +133,8 @@ mod tests {
             ("tensor<4x8xcomplex<f32>> loc(#a)", "c64[4,8]"),
             ("tensor<4xi1, #stablehlo.type_extensions<bounds = [?]>>", "pred[4]"),
             ("tensor<0x3xui8>)", "u8[0,3]"),
+            ("tensor<?x4xf32, #stablehlo.bounds<8, ?>>", "f32[8,4]"),
+            ("tensor<2x?xf32, #stablehlo.type_extensions<bounds = [?, 16]>>", "f32[2,16]"),
             ("!t {x = 1}", "s8[7]"),
         ] {
             let spelled = spelling(&mut Cursor::new(text.as_bytes())).unwrap();

@@ -65,7 +65,8 @@ pub enum MosaicError {
     },
     /// The kernel wrote more events than there was room for.
     #[error(
-        "insufficient space to capture a full trace: trace {trace} used {used} of {entries} words; profile again with more entries (`profile mosaic-size`)"
+        "insufficient space to capture a full trace: trace {trace} used {used} of {entries} words; profile again with \
+         more entries (`profile mosaic-size`)"
     )]
     Space {
         /// Number of the trace.

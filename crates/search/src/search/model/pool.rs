@@ -35,7 +35,7 @@ impl Pool {
         let Some((seen, known, solved)) = process.last() else { return };
         let mut row = vec![0.0_f32; self.mean.len()];
         for (((column, &ordered), &own), &weight) in
-            self.columns.iter().zip(&self.ordered).zip(seen).zip(process.feature_weights())
+            self.columns.iter().zip(&self.ordered).zip(seen).zip(&process.shape.weights)
         {
             for (sum, &other) in row.iter_mut().zip(column) {
                 let apart = own - other;

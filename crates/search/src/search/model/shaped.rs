@@ -14,7 +14,7 @@ pub(super) struct CovarianceShape {
 /// The process of the points observed so far.
 #[derive(Debug, Clone)]
 pub(super) struct ShapedProcess {
-    shape: CovarianceShape,
+    pub(super) shape: CovarianceShape,
     seen: Coordinates,
     process: GaussianProcess,
 }
@@ -29,11 +29,6 @@ impl ShapedProcess {
         let known = |other: usize| f64::from(covariance(seen.distance(&shape.weights, point, seen.row(other))));
         process.add(known, 1.0 + f64::from(shape.noise), value);
         seen.push(point);
-    }
-
-    /// The weights of the features.
-    pub(super) fn feature_weights(&self) -> &[f32] {
-        &self.shape.weights
     }
 
     /// The last observation: its point, its row of the factor, and its solved value.

@@ -196,11 +196,6 @@ impl IndexedInvocation {
         is_call && self.cache_state == job.cache_state
     }
 
-    /// Whether the launches of every profile are known; an index that mixes both is rejected.
-    pub(super) fn knows_launches(&self) -> bool {
-        self.profiles.iter().all(|profile| matches!(profile, TakenProfile::Round(_)))
-    }
-
     fn check(&self, root: &Path) -> Result<(), String> {
         if self.module_name.as_ref().is_some_and(|name| !name.contains(NUMBER)) {
             return Err(format!(".module_name: holds no `{NUMBER}`, so functions cannot be distinguished"));

@@ -175,7 +175,9 @@ impl CurrentJob {
 impl FoundExecutions {
     /// Reads an invocation's profiles.
     fn read(root: &Path, invocation: &IndexedInvocation, metric: &Metric) -> Result<Self, Failure> {
-        let mut found = Self { by_round: invocation.knows_launches(), ..Self::default() };
+        // an index that mixes both is rejected
+        let by_round = invocation.profiles.iter().all(|profile| matches!(profile, TakenProfile::Round(_)));
+        let mut found = Self { by_round, ..Self::default() };
         for profile in &invocation.profiles {
             match profile {
                 TakenProfile::Found(name) => found.add_capture(root, name, invocation, metric)?,

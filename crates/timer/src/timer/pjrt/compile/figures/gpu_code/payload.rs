@@ -43,7 +43,7 @@ impl UnknownKernels {
 pub fn kernels_of(serialized: &[u8]) -> Result<Vec<KernelUse>, UnknownKernels> {
     let mut kernels = Kernels::default();
     match read(serialized, &mut kernels) {
-        Some(()) => Ok(kernels.into_vec()),
+        Some(()) => Ok(kernels.found),
         None if kernels.is_opaque() => Err(UnknownKernels::Opaque),
         None => Err(UnknownKernels::Form),
     }

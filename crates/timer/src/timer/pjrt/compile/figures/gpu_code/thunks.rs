@@ -60,16 +60,12 @@ fn kind_of(field: u32) -> Option<ThunkKind> {
 /// The kernels found so far.
 #[derive(Debug, Default)]
 pub(super) struct Kernels {
-    found: Vec<KernelUse>,
+    pub(super) found: Vec<KernelUse>,
     depth: usize,
     is_opaque: bool,
 }
 
 impl Kernels {
-    pub(super) fn into_vec(self) -> Vec<KernelUse> {
-        self.found
-    }
-
     /// Whether a thunk could not be read because it may run kernels that nobody can see.
     pub(super) fn is_opaque(&self) -> bool {
         self.is_opaque
