@@ -1,5 +1,6 @@
 //! Layouts of text. White space means nothing, as in the parsers of XLA and MLIR, and text around a module is no part of
 //! it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
 
@@ -39,8 +40,11 @@ fn layouts(text: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// A label, its occurrences, whether it is backward, and its call sites without their lines.
+type PlacelessLabel = (Label, u64, bool, Vec<CallSite>);
+
 /// All of a scan but places in the file.
-fn read(text: &str) -> (Scan, Vec<(Label, u64, bool, Vec<CallSite>)>) {
+fn read(text: &str) -> (Scan, Vec<PlacelessLabel>) {
     let scan = scan_bytes(text.as_bytes(), "text", &ScanOptions::default()).unwrap();
     let labels = scan.labels.iter().map(|found| {
         let site = |site: &CallSite| {

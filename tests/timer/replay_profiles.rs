@@ -478,7 +478,7 @@ fn bad_profiles_cost_their_invocation() {
     for (profiles, expected) in [
         (json!(["log", "cut.xplane.pb.gz"]), "profile `cut.xplane.pb.gz`: its gzip stream is damaged"),
         (json!(["none.xplane.pb"]), "profile `none.xplane.pb`: is empty"),
-        (json!(["profiles.json"]), "profile `profiles.json`: is not a whole XSpace"),
+        (json!(["profiles.json"]), "profile `profiles.json`: is JSON, not an XSpace"),
         (json!(["empty"]), "profile `empty`: holds no capture"),
         (json!(["linked"]), leads_out.as_str()),
         (

@@ -82,11 +82,10 @@ impl Calls {
         ));
     }
 
-    /// The entries, what was left out, and the notes.
-    pub(super) fn finish(mut self) -> (Vec<(CacheKey, Arc<Entry>)>, Vec<String>, Vec<String>) {
+    /// The entries; what was left out and the notes are complete then.
+    pub(super) fn finish(&mut self) -> Vec<(CacheKey, Arc<Entry>)> {
         self.keep_without_config();
-        let entries = self.entries.into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect();
-        (entries, self.skipped, self.notes)
+        std::mem::take(&mut self.entries).into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect()
     }
 
     /// Attaches each record without a config to an entry of its device, because there is no entry without a config.

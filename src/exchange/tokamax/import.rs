@@ -73,7 +73,8 @@ pub fn import_tokamax(
         import.file(path)?;
     }
     import.tell_unknown();
-    let (entries, skipped, notes) = import.calls.finish();
+    let entries = import.calls.finish();
+    let Calls { skipped, notes, .. } = import.calls;
     Ok(TokamaxImport { entries, skipped, notes })
 }
 
