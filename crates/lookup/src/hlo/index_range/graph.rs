@@ -166,28 +166,7 @@ mod tests {
 
     /// What JAX 0.10.2 lowers for `table[ids]`, `lax.dynamic_slice(table, (at, 0), (8, 64))` and `jnp.take` of 7 rows,
     /// with a number that is no index.
-    const TEXT: &str = r#"module @jit_f {
-  func.func public @main(%arg0: tensor<1000x64xf32> loc("a"), %arg1: tensor<256xi32>, %arg2: tensor<i32>, %arg3: tensor<4xi32>, %arg4: tensor<i32>) -> (tensor<256x64xf32> {jax.result_info = "result"}) {
-    %c = stablehlo.constant dense<0> : tensor<i32>
-    %0 = stablehlo.broadcast_in_dim %c, dims = [] : (tensor<i32>) -> tensor<256xi32>
-    %1 = stablehlo.compare LT, %arg1, %0, SIGNED : (tensor<256xi32>, tensor<256xi32>) -> tensor<256xi1>
-    %c_0 = stablehlo.constant dense<1000> : tensor<i32>
-    %2 = stablehlo.broadcast_in_dim %c_0, dims = [] : (tensor<i32>) -> tensor<256xi32>
-    %3 = stablehlo.add %arg1, %2 : tensor<256xi32>
-    %4 = stablehlo.select %1, %3, %arg1 : tensor<256xi1>, tensor<256xi32>
-    %5 = stablehlo.broadcast_in_dim %4, dims = [0] : (tensor<256xi32>) -> tensor<256x1xi32>
-    %6 = "stablehlo.gather"(%arg0, %5) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, indices_are_sorted = false, slice_sizes = array<i64: 1, 64>}> : (tensor<1000x64xf32>, tensor<256x1xi32>) -> tensor<256x64xf32>
-    %7 = stablehlo.dynamic_slice %arg0, %arg2, %c, sizes = [8, 64] : (tensor<1000x64xf32>, tensor<i32>, tensor<i32>) -> tensor<8x64xf32>
-    %8 = call @_take(%7, %arg3) : (tensor<8x64xf32>, tensor<4xi32>) -> tensor<4x64xf32>
-    %9 = stablehlo.convert %arg4 : (tensor<i32>) -> tensor<f32>
-    return %6 : tensor<256x64xf32>
-  }
-  func.func private @_take(%arg0: tensor<8x64xf32>, %arg1: tensor<4xi32>) -> tensor<4x64xf32> {
-    %0 = stablehlo.reshape %arg1 : (tensor<4xi32>) -> tensor<4x1xi32>
-    %1 = "stablehlo.gather"(%arg0, %0) <{dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 2, 64>}> : (tensor<8x64xf32>, tensor<4x1xi32>) -> tensor<4x64xf32>
-    return %1 : tensor<4x64xf32>
-  }
-}"#;
+    const TEXT: &str = include_str!("../../../../../tests/data/hlo/indices.mlir");
 
     /// `indices_in_loops` (tests/data/hlo/README.md): rows are added at `ids`, slices of 8 rows begin at a number that
     /// a loop counts on from, and another loop reads rows by tokens. The table has 1000 rows.
@@ -200,11 +179,12 @@ mod tests {
             let _ = index_ranges(&text.replace('{', "").replace("cond", "} do {")[..end / 2]);
         }
         // a window of 3 of 10 columns has 8 places, and a scattered row one of 5
-        let scatter = "func.func public @main(%a: tensor<5x10xf32>, %i: tensor<2x2xi32>, %u: tensor<2x3xf32>) {\n %0 = \
-                       \"stablehlo.scatter\"(%a, %i, %u) <{scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = [1], \
-                       inserted_window_dims = [0], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}> ({\n \
-                       ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n stablehlo.return %y : tensor<f32>\n }) : (tensor<5x10xf32>, \
-                       tensor<2x2xi32>, tensor<2x3xf32>) -> tensor<5x10xf32>";
+        let scatter = "func.func public @main(%a: tensor<5x10xf32>, %i: tensor<2x2xi32>, %u: tensor<2x3xf32>) {\n \
+                       %0 = \"stablehlo.scatter\"(%a, %i, %u) <{scatter_dimension_numbers = \
+                       #stablehlo.scatter<update_window_dims = [1], inserted_window_dims = [0], \
+                       scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 1>}> ({\n \
+                       ^bb0(%x: tensor<f32>, %y: tensor<f32>):\n stablehlo.return %y : tensor<f32>\n }) : \
+                       (tensor<5x10xf32>, tensor<2x2xi32>, tensor<2x3xf32>) -> tensor<5x10xf32>";
         assert_eq!(index_ranges(scatter), [None, Some(5), None]);
     }
 

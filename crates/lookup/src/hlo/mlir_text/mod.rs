@@ -166,7 +166,7 @@ mod tests {
           }
           // a comment: %a = \"no\"(%b)
           func.func @main(%a: tensor<2xf32>, %b: !t) -> (tensor<2xf32> {x = \"}\"}) attributes {y} {
-            %0:2 = scf.for %i = %a to %b iter_args(%c = %b) -> (f32, f32) { %1 = foo.a %i, %c : f32  scf.yield %1 : f32 }
+            %0:2 = scf.for %i = %a to %b iter_args(%c = %b) -> (f32, f32) { %1 = foo.a %i, %c : f32 scf.yield %1 : f32 }
             %1 = stablehlo.reduce(%0#1 init: %a) applies stablehlo.add across dimensions = [0] : (f32, f32) -> f32
             %2 = stablehlo.reduce(%a init: %1) across dimensions = [0] : (f32, f32) -> tensor<f32>
               reducer(%d: f32, %e: f32) { %3 = foo.b %d, %e : f32  stablehlo.return %3 : f32 }
