@@ -85,6 +85,15 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
     match counts.structure {
         Some(structure) => {
             long_names(structure, form, &mut say);
+            if structure.head.census.names == 0 && !labels.is_empty() {
+                say(
+                    "directions-unknown",
+                    format!(
+                        "this {form} has no names, only payloads: labels and call sites are complete, and none is \
+                         known to be of a backward pass; for directions {STABLEHLO_COMMAND}"
+                    ),
+                );
+            }
             unread(structure, form, &mut say);
             all.extend(cut_sites(labels));
         }
