@@ -42,7 +42,8 @@ pub struct HloModule {
     /// The rest of the `HloProto` around it, with its buffer assignment.
     pub(super) behind: Bytes,
     computation_of_id: HashMap<i64, usize>,
-    instruction_of_name: HashMap<Bytes, usize>,
+    /// The indices of the instructions, by name.
+    by_name: Vec<usize>,
     /// By computation, the first instruction that calls it.
     caller_of: HashMap<usize, usize>,
 }
@@ -129,16 +130,21 @@ impl HloModule {
             placement: message.device_assignment.as_ref().map(Placement::of).unwrap_or_default(),
             ..Self::default()
         };
-        for computation in std::mem::take(&mut message.computations) {
-            module.add(&decode(&computation)?, &message.payloads)?;
+        let computations = std::mem::take(&mut message.computations);
+        let computations: Vec<HloComputationProto> = computations.iter().map(decode).collect::<Result<_, _>>()?;
+        module.instructions.reserve_exact(computations.iter().map(|one| one.instructions.len()).sum());
+        for computation in &computations {
+            module.add(computation, &message.payloads)?;
         }
         module.message = message;
         for (place, instruction) in module.instructions.iter().enumerate() {
-            module.instruction_of_name.entry(instruction.message.name.clone()).or_insert(place);
             for called in instruction.called().iter().filter_map(|id| module.computation_of_id.get(id)) {
                 module.caller_of.entry(*called).or_insert(place);
             }
         }
+        let mut by_name: Vec<usize> = (0..module.instructions.len()).collect();
+        by_name.sort_by_key(|&place| module.name_at(place));
+        module.by_name = by_name;
         Ok(module)
     }
 
@@ -160,7 +166,12 @@ impl HloModule {
 
     /// The index of the instruction with this name in [`HloModule::instructions`].
     pub fn place_of(&self, name: &str) -> Option<usize> {
-        self.instruction_of_name.get(name.as_bytes()).copied()
+        let at = self.by_name.partition_point(|&place| self.name_at(place) < name.as_bytes());
+        self.by_name.get(at).copied().filter(|&place| self.name_at(place) == name.as_bytes())
+    }
+
+    fn name_at(&self, place: usize) -> &[u8] {
+        self.instructions.get(place).map(|one| &one.message.name[..]).unwrap_or_default()
     }
 
     /// The instructions of the computations that an instruction calls, without those that these call in turn.
