@@ -4,6 +4,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 
 use super::escape::Escapes;
 use super::graph::{Computation, Head, Node, NodeId, NodeKind, Type, Value};
@@ -15,9 +18,9 @@ const MAX_TUPLES: usize = 32;
 const MODULE: &[u8] = b"HloModule";
 /// Tables that later versions of XLA print after that line.
 const TABLES: [&[u8]; 4] = [b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames"];
-const OP_NAME: &[u8] = b"op_name=\"";
-/// The payload of an instruction's metadata, and as frontend attribute.
-const PAYLOADS: [&[u8]; 2] = [b"metadata_payload=\"", b"xla_metadata_payload=\""];
+static OP_NAME: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"op_name=\""));
+/// Of an instruction's metadata, and at the end of the frontend attribute `xla_metadata_payload`.
+static PAYLOAD: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"metadata_payload=\""));
 
 /// Reads a whole text; `each` receives its computations in file order.
 pub(crate) fn read<'a>(text: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
@@ -45,9 +48,20 @@ struct Reader<'a> {
     has_sharding: bool,
 }
 
-/// Whether a byte may be part of a name, a keyword or a number.
+/// By byte, whether it may be part of a name, a keyword or a number.
+const WORD: [bool; 256] = {
+    let mut table = [true; 256];
+    let ends = b" \t\n\r\x0c=(){}[],\"";
+    let mut at = 0;
+    while at < ends.len() {
+        table[ends[at] as usize] = false;
+        at += 1;
+    }
+    table
+};
+
 fn is_word(byte: u8) -> bool {
-    !(byte.is_ascii_whitespace() || b"=(){}[],\"".contains(&byte))
+    WORD[usize::from(byte)]
 }
 
 fn without_sign(name: &[u8]) -> &[u8] {
@@ -256,11 +270,11 @@ impl<'a> Reader<'a> {
             }
             b"sharding" => self.has_sharding = true,
             b"metadata" | b"frontend_attributes" => {
-                if let Some(name) = string_after(value, OP_NAME) {
+                if let Some(name) = string_after(value, &OP_NAME) {
                     self.head.census.name(name, Escapes::C);
                     node.scope = Cow::Borrowed(name);
                 }
-                if let Some(payload) = PAYLOADS.iter().find_map(|key| string_after(value, key)) {
+                if let Some(payload) = string_after(value, &PAYLOAD) {
                     node.payload = Cow::Borrowed(payload);
                 }
             }
@@ -287,15 +301,24 @@ fn shape(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
         }
         return Some(Type::Tuple(elements));
     }
-    let element = cursor.word(is_word);
-    let dims = if cursor.next() == Some(b'[') { cursor.bracketed()? } else { return None };
+    let start = cursor.rest();
+    if cursor.word(is_word).is_empty() || cursor.next() != Some(b'[') {
+        return None;
+    }
+    cursor.bracketed();
+    let spelled = start.get(..start.len() - cursor.rest().len()).unwrap_or_default();
     // a computation may begin behind a shape: only numbers and colons begin a layout
     if cursor.next() == Some(b'{') && matches!(cursor.rest().get(1), Some(b'0'..=b'9' | b':' | b'}')) {
         cursor.bracketed();
     }
-    let spelling = format!("{}[{}]", String::from_utf8_lossy(element), String::from_utf8_lossy(dims));
-    // a dimension of at most some length counts with that length
-    Some(spelling.replace("<=", "").parse().map_or_else(|_| Type::Other(spelling.into()), Type::Array))
+    let spelled = String::from_utf8_lossy(spelled);
+    Some(spelled.parse().map_or_else(|_| unusual(&spelled), Type::Array))
+}
+
+/// A shape with blanks in it, with dimensions of at most some length, which count with that length, or of no array.
+fn unusual(spelled: &str) -> Type {
+    let spelled: String = spelled.split_ascii_whitespace().collect();
+    spelled.replace("<=", "").parse().map_or_else(|_| Type::Other(spelled.into()), Type::Array)
 }
 
 /// The name of an operand. Older texts print its shape before the name, and comments count the operands.
@@ -305,9 +328,9 @@ fn operand_name(operand: &[u8]) -> &[u8] {
 }
 
 /// The string that follows a key within `{…}`, still escaped.
-fn string_after<'a>(value: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let at = memchr::memmem::find(value, key)?;
-    value.get(at + key.len()..).map(quoted)
+fn string_after<'a>(value: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
+    let at = key.find(value)?;
+    value.get(at + key.needle().len()..).map(quoted)
 }
 
 fn number(value: &[u8]) -> Option<u64> {
