@@ -182,8 +182,10 @@ fn payloads_of_older_versions_stand_on_the_instruction() {
 #[test]
 fn operands_are_parts_of_tuples_and_untyped_ones_are_counted() {
     let array = |dims: &[u8]| Message::default().number(2, 11).bytes(3, dims);
-    let dynamic = array(&[8]).bytes(6, [1]);
-    let tuple = [&array(&[2]), &array(&[3, 4]), &dynamic];
+    // at most eight, which counts as eight; and a type of no element that is known here
+    let bounded = array(&[8]).bytes(6, [1]);
+    let unknown = Message::default().number(2, 99).bytes(3, [8]);
+    let tuple = [&array(&[2]), &array(&[3, 4]), &bounded, &unknown];
     let tuple = tuple.into_iter().fold(Message::default().number(2, 13), |tuple, part| tuple.message(4, part));
     let instruction = |name: &str, opcode: &str, shape: &Message, id: i64| {
         Message::default().bytes(1, name).bytes(2, opcode).message(3, shape).number(35, id)
@@ -198,12 +200,13 @@ fn operands_are_parts_of_tuples_and_untyped_ones_are_counted() {
         .bytes(1, "main")
         .message(2, &instruction("t", "custom-call", &tuple, 1))
         .message(2, &taken(1, &array(&[3, 4])))
-        .message(2, &taken(2, &dynamic))
+        .message(2, &taken(2, &bounded))
+        .message(2, &taken(3, &unknown))
         .number(5, 1);
     let found = scan(&Message::default().bytes(1, "jit_f").bytes(2, "main").message(3, &main).number(6, 1).0);
     let operands: Vec<String> =
         found.labels[0].call_sites.iter().flat_map(|site| &site.operands).map(ToString::to_string).collect();
-    assert_eq!(operands, ["f32[3,4]"]);
+    assert_eq!(operands, ["f32[3,4]", "f32[8]"]);
     let said = found.diagnosis.iter().find(|one| one.code == "operands-untyped").unwrap();
-    assert!(said.message.contains("1 operands") && said.message.contains("`f32[<=8]`"), "{}", said.message);
+    assert!(said.message.contains("lack 1 operand,") && said.message.contains("`type 99[8]`"), "{}", said.message);
 }

@@ -79,6 +79,23 @@ fn of_a_dump_the_earliest_stage_of_each_module_is_read() {
     assert!(matches!(error.kind, ScanErrorKind::NoModuleInFolder { files: 1, .. }), "{error}");
 }
 
+/// A link to an endless device and one to nothing: neither is opened, and both are named.
+#[test]
+fn what_is_named_like_a_module_and_is_no_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str| folder.path().join(name);
+    std::fs::copy(data("grouped_matmul.hash.pre.hlo.txt"), put("module_0001.jit_f.before_optimizations.txt")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", put("module_0002.jit_g.before_optimizations.txt")).unwrap();
+    std::os::unix::fs::symlink("/nowhere", put("module_0003.jit_h.cpu_after_optimizations.txt")).unwrap();
+    std::os::unix::fs::symlink("/nowhere", put("notes.txt")).unwrap();
+    let scan = scan(folder.path());
+    let [read, unreadable, ..] = &scan.diagnosis[..] else { panic!("{:?}", scan.diagnosis) };
+    assert!(read.message.starts_with("read 1 of 3 files"), "{}", read.message);
+    let named = "2 modules cannot be read: `module_0002.jit_g.before_optimizations.txt`: is not a file, \
+                 `module_0003.jit_h.cpu_after_optimizations.txt`: is not a file";
+    assert_eq!(unreadable.message, named);
+}
+
 #[test]
 fn numbers_separate_modules_of_one_name() {
     let found = scan(&data("dumps/one_name"));

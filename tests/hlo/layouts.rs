@@ -143,7 +143,7 @@ fn what_cannot_be_read_is_counted() {
     let text = CALLED_BACKWARD.replace("%x = f32[4]{0} parameter(0)", "%x = f32[4]{0} parameter\n  ???");
     let (scan, _) = read(&text);
     let said = scan.diagnosis.iter().find(|one| one.code == "structure-unread").unwrap();
-    assert!(said.message.starts_with("2 places in this HLO text") && said.message.contains("line 4"), "{said:?}");
+    assert!(said.message.starts_with("this HLO text holds 2 pieces") && said.message.contains("line 4"), "{said:?}");
     // instructions that were copied without their computation
     let (scan, _) =
         read("%a = f32[4]{0} add(%x, %y), metadata={op_name=\"jit(f)/ejkernel_ops#a.v1:00aa11bb22cc33dd\"}\n");

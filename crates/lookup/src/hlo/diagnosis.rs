@@ -85,7 +85,8 @@ pub(crate) fn diagnose(counts: &Counts<'_>, labels: &[FoundLabel]) -> Vec<Diagno
     match counts.structure {
         Some(structure) => {
             long_names(structure, form, &mut say);
-            if structure.head.census.names == 0 && !labels.is_empty() {
+            // what the reader could not place may have names
+            if structure.head.census.names == 0 && structure.head.unread.count == 0 && !labels.is_empty() {
                 say(
                     "directions-unknown",
                     format!(
@@ -266,8 +267,9 @@ fn unread(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String))
         say(
             "structure-unread",
             format!(
-                "{count} places in this {form} are no instruction or operation of a known form{line}: labels are \
-                 complete; call sites, operands and directions that depend on these places are missing"
+                "this {form} holds {} that the reader could not place as an instruction or operation{line}: labels \
+                 are complete; call sites, operands and directions that depend on them are missing",
+                counted(count, "piece")
             ),
         );
     }
@@ -277,8 +279,8 @@ fn unread(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String))
         say(
             "operands-untyped",
             format!(
-                "{count} operands of call sites in this {form} are left out, because their types are no plain arrays: \
-                 {}",
+                "the call sites in this {form} lack {}, because their types are no plain arrays: {}",
+                counted(*count, "operand"),
                 types.join(", ")
             ),
         );

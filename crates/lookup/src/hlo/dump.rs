@@ -15,7 +15,7 @@ pub(crate) fn scan(folder: &Path, scan_file: impl Fn(&Path) -> Result<Scan, Scan
     let files = DumpFiles::of(folder).map_err(|kind| kind.at(&folder.display().to_string()))?;
     let chosen = files.earliest();
     let mut scans = Vec::new();
-    let mut unreadable = Vec::new();
+    let mut unreadable: Vec<String> = files.irregular.iter().map(|name| format!("`{name}`: is not a file")).collect();
     for path in &chosen {
         match scan_file(path) {
             Ok(scan) => scans.push((name(path), scan)),

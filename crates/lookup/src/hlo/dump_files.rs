@@ -52,6 +52,8 @@ struct ModuleName {
 /// The files of a folder.
 pub(super) struct DumpFiles {
     files: Vec<DumpFile>,
+    /// What has the name of a module and is no file, such as a pipe or a link to nothing.
+    pub(super) irregular: Vec<String>,
     /// Number of all files, including those of no module.
     pub(super) count: usize,
 }
@@ -80,13 +82,15 @@ struct NamedFiles<'a> {
 impl DumpFiles {
     /// Examines every file of a folder and its first bytes.
     pub(super) fn of(folder: &Path) -> Result<Self, ScanErrorKind> {
-        let mut paths = Vec::new();
+        let (mut paths, mut irregular) = (Vec::new(), Vec::new());
         for entry in std::fs::read_dir(folder).map_err(ScanErrorKind::Unreadable)? {
             let path = entry.map_err(ScanErrorKind::Unreadable)?.path();
             if path.is_file() {
                 paths.push(path);
+            } else if !path.is_dir() && is_named_as_module(&file_name(&path)) {
+                irregular.push(file_name(&path));
             }
-            if paths.len() > MAX_FILES {
+            if paths.len() + irregular.len() > MAX_FILES {
                 return Err(ScanErrorKind::TooLarge {
                     what: "the number of files in this folder".to_owned(),
                     limit: MAX_FILES as u64,
@@ -95,12 +99,13 @@ impl DumpFiles {
             }
         }
         paths.sort();
+        irregular.sort();
         let mut files: Vec<DumpFile> = paths.iter().filter_map(|path| dump_file(path)).collect();
         if files.is_empty() {
             return Err(ScanErrorKind::NoModuleInFolder { files: paths.len(), advice: sub_folders::advice(folder) });
         }
         number_snapshots(&mut files);
-        Ok(Self { files, count: paths.len() })
+        Ok(Self { count: paths.len() + irregular.len(), files, irregular })
     }
 
     /// The earliest stage of each module. JAX numbers its files otherwise than XLA, so where it wrote fewer of a name

@@ -11,13 +11,15 @@ const POINTER_BYTES: f64 = 8.0;
 /// More than the numbers of primitive types.
 const PRIMITIVE_TYPES: i32 = 64;
 
+/// A dimension without a bound: `Shape::kUnboundedSize`, the smallest 64-bit integer.
+const UNBOUNDED: u64 = 1 << 63;
+
 /// The shape of what has none.
 pub(super) static NO_SHAPE: ShapeProto = ShapeProto {
     element_type: PrimitiveType::Invalid as i32,
     dimensions: Vec::new(),
     tuple_shapes: Vec::new(),
     layout: None,
-    is_dynamic_dimension: Vec::new(),
 };
 
 /// Element types by their numbers: XLA's names are those of HLO in capital letters.
@@ -111,21 +113,20 @@ impl ShapeProto {
             return Type::Tuple(self.tuple_shapes.iter().map(Self::to_type).collect());
         }
         match self.array() {
-            Some(array) if !self.is_dynamic_dimension.contains(&true) => Type::Array(array),
+            Some(array) if self.dimensions.iter().all(|&dim| dim < UNBOUNDED) => Type::Array(array),
             _ => Type::Other(self.spelling().into()),
         }
     }
 
-    /// As HLO text spells what is no plain array: `f32[<=8,4]`, `token[]`.
+    /// As HLO text spells what is no plain array: `f32[?,4]`, `token[]`.
     fn spelling(&self) -> String {
         let name = match PrimitiveType::try_from(self.element_type) {
             Ok(PrimitiveType::OpaqueType) => "opaque".to_owned(),
             Ok(known) => known.as_str_name().to_ascii_lowercase(),
             Err(_) => format!("type {}", self.element_type),
         };
-        let is_dynamic = self.is_dynamic_dimension.iter().copied().chain(std::iter::repeat(false));
-        let dim = |(dim, is_dynamic): (&u64, bool)| format!("{}{dim}", if is_dynamic { "<=" } else { "" });
-        let dims: Vec<String> = self.dimensions.iter().zip(is_dynamic).map(dim).collect();
+        let dim = |&dim: &u64| if dim < UNBOUNDED { dim.to_string() } else { "?".to_owned() };
+        let dims: Vec<String> = self.dimensions.iter().map(dim).collect();
         format!("{name}[{}]", dims.join(","))
     }
 }
@@ -149,19 +150,17 @@ mod tests {
 
     #[test]
     fn what_is_no_plain_array_keeps_its_spelling() {
-        let shape = |element_type, dimensions: &[u64], is_dynamic_dimension: &[bool]| ShapeProto {
+        let shape = |element_type, dimensions: &[u64]| ShapeProto {
             element_type,
             dimensions: dimensions.to_vec(),
-            is_dynamic_dimension: is_dynamic_dimension.to_vec(),
             ..ShapeProto::default()
         };
         let other = |spelling: &str| Type::Other(spelling.into());
-        assert_eq!(shape(11, &[8, 4], &[true, false]).to_type(), other("f32[<=8,4]"));
-        assert_eq!(shape(17, &[], &[]).to_type(), other("token[]"));
-        assert_eq!(shape(14, &[], &[]).to_type(), other("opaque[]"));
-        assert_eq!(shape(99, &[2], &[]).to_type(), other("type 99[2]"));
-        let pair =
-            ShapeProto { tuple_shapes: vec![shape(15, &[3], &[false]), shape(30, &[8], &[])], ..shape(13, &[], &[]) };
+        assert_eq!(shape(11, &[1 << 63, 4]).to_type(), other("f32[?,4]"));
+        assert_eq!(shape(17, &[]).to_type(), other("token[]"));
+        assert_eq!(shape(14, &[]).to_type(), other("opaque[]"));
+        assert_eq!(shape(99, &[2]).to_type(), other("type 99[2]"));
+        let pair = ShapeProto { tuple_shapes: vec![shape(15, &[3]), shape(30, &[8])], ..shape(13, &[]) };
         assert_eq!(pair.to_type(), Type::Tuple(vec![Type::Array("c64[3]".parse().unwrap()), other("s1[8]")]));
     }
 }

@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
 from ..._label import payload
-from ..import_hook import after_import
+from ..replaced import Replaced, Replacement
 
 # the methods of ejkernel's executor that put a stamp around a call
 _HASH, _JSON = "_stamp_hash", "_stamp_json"
 
-_LOCK = threading.Lock()
-_ATTACHED: list[object] = []
-_ORIGINALS: list[tuple[type, str, Any]] = []
-
 
 def with_payloads() -> Callable[[], None]:
     """Complete ejkernel's stamps, now or once it is imported; returns a function that ends it."""
-    token = object()
-    cancel = after_import("ejkernel.ops.execution.executor", functools.partial(_attach, token))
-
-    def close() -> None:
-        cancel()
-        _detach(token)
-
-    return close
+    return _STAMPS.hold()
 
 
-def _attach(token: object, module: ModuleType) -> None:
-    with _LOCK:
-        if not _ATTACHED:
-            for name in (_HASH, _JSON):
-                if name in vars(module.Executor):
-                    own = vars(module.Executor)[name]
-                    _ORIGINALS.append((module.Executor, name, own))
-                    setattr(module.Executor, name, _whole(_scoped if name == _HASH else own))
-        _ATTACHED.append(token)
+def _replacements(module: ModuleType) -> Iterable[Replacement]:
+    stamps = vars(module.Executor)
+    for name in (_HASH, _JSON):
+        if name in stamps:
+            yield module.Executor, name, _whole(_scoped if name == _HASH else stamps[name])
 
 
-def _detach(token: object) -> None:
-    with _LOCK:
-        if token not in _ATTACHED:
-            return
-        _ATTACHED.remove(token)
-        while _ORIGINALS and not _ATTACHED:
-            setattr(*_ORIGINALS.pop())
+_STAMPS = Replaced("ejkernel.ops.execution.executor", _replacements)
 
 
 def _whole(stamp: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ import copy
 import dataclasses
 import functools
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -22,54 +21,32 @@ from ...record.recorder import active
 from ...record.registry import Registry
 from ...record.stand_in import answered
 from ...record.target import Target
-from ..import_hook import after_import
+from ..replaced import Replaced, Replacement
 from .bound import describe_call, label
 
 _LOG = logging.getLogger("autotune_lowered")
 
-_LOCK = threading.Lock()
-_ATTACHED: list[object] = []
-_ORIGINALS: list[tuple[type, str, Any]] = []
 # this package's attribute on Tokamax's operations
 _CHOSEN_FOR = "_autotune_lowered_chosen_for"
 
 
 def attached() -> Callable[[], None]:
     """Report Tokamax's calls to the recording in force, now or once it is imported; returns a function that ends it."""
-    token = object()
-    cancel = after_import("tokamax", functools.partial(_attach, token))
-
-    def close() -> None:
-        cancel()
-        _detach(token)
-
-    return close
+    return _CALLS.hold()
 
 
-def _attach(token: object, tokamax: ModuleType) -> None:
+def _replacements(tokamax: ModuleType) -> list[Replacement] | None:
     asked = getattr(getattr(tokamax, "BoundArguments", None), "default_config", None)
     if not isinstance(asked, property) or asked.fget is None:
         _LOG.error("this Tokamax has no `BoundArguments.default_config`: its calls are not recorded; 0.0.12 has it")
-        return
-    with _LOCK:
-        if not _ATTACHED:
-            _replace(tokamax.BoundArguments, "default_config", property(functools.partial(_on_call, asked.fget)))
-            _replace(tokamax.Op, "__call__", _on_op(tokamax.Op.__call__))
-        _ATTACHED.append(token)
+        return None
+    return [
+        (tokamax.BoundArguments, "default_config", property(functools.partial(_on_call, asked.fget))),
+        (tokamax.Op, "__call__", _on_op(tokamax.Op.__call__)),
+    ]
 
 
-def _detach(token: object) -> None:
-    with _LOCK:
-        if token not in _ATTACHED:
-            return
-        _ATTACHED.remove(token)
-        while _ORIGINALS and not _ATTACHED:
-            setattr(*_ORIGINALS.pop())
-
-
-def _replace(owner: type, name: str, value: Any) -> None:
-    _ORIGINALS.append((owner, name, vars(owner)[name]))
-    setattr(owner, name, value)
+_CALLS = Replaced("tokamax", _replacements)
 
 
 def _on_op(original: Callable[..., Any]) -> Callable[..., Any]:
