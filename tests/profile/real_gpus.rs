@@ -1,4 +1,4 @@
-//! Real captures of AMD's GPUs compared with `jax.profiler.ProfileData`.
+//! Real captures of AMD's and NVIDIA's GPUs compared with `jax.profiler.ProfileData`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -9,10 +9,22 @@ use autotune_lowered::analysis::{Capture, HloFiles, SummaryOptions, summarize};
 use autotune_lowered::profile::{Execution, XSpace, executions};
 use serde_json::Value;
 
-const NAMES: [&str; 3] = ["attention", "conv_jax08", "conv_legacy"];
+const CAPTURES: [&str; 11] = [
+    "mi300/attention",
+    "mi300/conv_jax08",
+    "mi300/conv_legacy",
+    "gpu/h200_few_replay",
+    "gpu/h200_layers_buffers",
+    "gpu/h200_layers_default",
+    "gpu/h200_layers_eager",
+    "gpu/h200_layers_loaded",
+    "gpu/h200_product_round",
+    "gpu/h200_step_eager",
+    "gpu/h200_step_replay",
+];
 
 fn captured(name: &str) -> (XSpace, Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane/mi300");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/xplane");
     let oracle = std::fs::read_to_string(folder.join(format!("{name}.oracle.json"))).unwrap();
     let space = XSpace::open(&folder.join(format!("{name}.xplane.pb.gz"))).unwrap();
     (space, serde_json::from_str(&oracle).unwrap())
@@ -44,7 +56,7 @@ fn assert_close(found: &Counts, expected: &Counts, what: &str) {
 
 #[test]
 fn operations_and_what_names_no_module_are_the_oracles() {
-    for name in NAMES {
+    for name in CAPTURES {
         let (space, oracle) = captured(name);
         let time = executions(&space);
         let plane = |number: usize| space.planes().nth(number).unwrap().name().into_owned();
@@ -70,7 +82,7 @@ fn operations_and_what_names_no_module_are_the_oracles() {
 /// Every event of `input_transpose_fusion` is one call of the convolution; the host's launches are not executions.
 #[test]
 fn executions_are_told_apart_on_each_device() {
-    for name in ["conv_jax08", "conv_legacy"] {
+    for name in ["mi300/conv_jax08", "mi300/conv_legacy"] {
         let (space, oracle) = captured(name);
         let time = executions(&space);
         let mut by_plane: BTreeMap<String, Vec<&Execution>> = BTreeMap::new();
@@ -90,13 +102,28 @@ fn executions_are_told_apart_on_each_device() {
     }
 }
 
+/// The program was launched three times, and four of its eight matrix products fill four bytes before their kernel: as
+/// a part of the same instruction when kernels are launched one by one.
+#[test]
+fn launches_of_nvidias_are_told_apart_with_and_without_command_buffers() {
+    for name in ["eager", "default", "buffers", "loaded"] {
+        let (space, oracle) = captured(&format!("gpu/h200_layers_{name}"));
+        let found = executions(&space).executions;
+        assert_eq!(found.len(), 3, "{name}");
+        assert!(found.iter().all(|one| one.events == 28 && one.span_ps < 1_000_000_000), "{name}: {found:?}");
+        let operations = oracle["/device:GPU:0"]["operations"].as_object().unwrap();
+        let events: u64 = operations.values().map(|one| one["count"].as_u64().unwrap()).sum();
+        assert_eq!(events, 3 * 28, "{name}");
+    }
+}
+
 /// ROCm's profiler does not name the device: its vendor, capability, cores, memory and clock do.
 #[test]
 fn the_device_is_known_by_its_figures_and_copies_are_transfers() {
     for (name, copies, count, kernels) in [
-        ("attention", "__amd_rocclr_copyBuffer.kd", 18, vec![]),
-        ("conv_jax08", "__amd_rocclr_copyBuffer.kd", 35, vec!["Im3d2Col.kd", "input_transpose_fusion_1.kd"]),
-        ("conv_legacy", "CopyDeviceToDevice", 53, vec![]),
+        ("mi300/attention", "__amd_rocclr_copyBuffer.kd", 18, vec![]),
+        ("mi300/conv_jax08", "__amd_rocclr_copyBuffer.kd", 35, vec!["Im3d2Col.kd", "input_transpose_fusion_1.kd"]),
+        ("mi300/conv_legacy", "CopyDeviceToDevice", 53, vec![]),
     ] {
         let captures = [Capture::xspace(name, "host", captured(name).0)];
         let summary = summarize(&captures, &HloFiles::default(), SummaryOptions::default());

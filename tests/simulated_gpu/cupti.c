@@ -290,6 +290,9 @@ CUptiResult cuptiActivityFlushAll(uint32_t flags)
     // records of what has not ended yet lie in the future, and a profiler drops those
     sim_wait_until(sim_end_of_all_streams());
     pthread_mutex_lock(&lock);
+    // as a real one does for a kernel that ran between two recordings
+    if (sim_setting("DROP_RECORD"))
+        __atomic_add_fetch(&dropped, 1, __ATOMIC_RELAXED);
     hand_over_buffer();
     pthread_mutex_unlock(&lock);
     return CUPTI_SUCCESS;

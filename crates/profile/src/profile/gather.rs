@@ -1,5 +1,5 @@
 //! Reads a chunk of events: which module executions they belong to, and, on request, the events of executions as
-//! records of 24 bytes.
+//! records of 32 bytes.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -36,6 +36,8 @@ pub(super) enum Origin {
 pub(super) struct Record {
     pub(super) time: Interval,
     pub(super) operation: u32,
+    /// The event's own name on a device's stream, where several kernels may be of one operation; 0 elsewhere.
+    pub(super) kernel: u32,
     /// Its line. While a chunk is read: the index of its execution in the chunk. The highest bit is [`CONTINUES`].
     place: u32,
 }
@@ -45,7 +47,17 @@ const CONTINUES: u32 = 1 << 31;
 
 impl Record {
     pub(super) fn new(time: Interval, operation: u32, place: u32) -> Self {
-        Self { time, operation, place }
+        Self { time, operation, kernel: 0, place }
+    }
+
+    /// The same at another place, its operation with another number.
+    pub(super) fn at(self, place: u32, operation: u32) -> Self {
+        Self { operation, place: place | (self.place & CONTINUES), ..self }
+    }
+
+    /// The same, with the event's own name.
+    pub(super) fn of_kernel(self, kernel: u32) -> Self {
+        Self { kernel, ..self }
     }
 
     /// The same, of the launch before it or not.
@@ -443,7 +455,9 @@ impl<'a> Reader<'_, 'a> {
                 self.last_key = Some(Keyed { place: Some(place), ..keyed });
                 place
             });
-            let record = Record::new(time, operation, place);
+            let is_of_device = view.layout == Layout::DeviceStreams;
+            let kernel = name.filter(|_| is_of_device).unwrap_or_default();
+            let record = Record::new(time, operation, place).of_kernel(kernel);
             if let (Some(launch), None) = (launch, before) {
                 self.piece.first_launch = Some((launch, record));
             }

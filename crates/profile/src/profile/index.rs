@@ -342,8 +342,7 @@ fn grouped(
         let execution = run.first().and_then(|record| execution(record.place() as usize)).unwrap_or(u32::MAX);
         ends.push((execution, at));
         for record in run {
-            *record =
-                Record::new(record.time, renumbered(record.operation, written), line).continuing(record.continues());
+            *record = record.at(line, renumbered(record.operation, written));
         }
     }
     records.shrink_to_fit();

@@ -1,5 +1,7 @@
 //! The findings of a capture.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::event::text;
 use super::execution::Execution;
 use super::finding::Finding;
@@ -15,8 +17,9 @@ pub(super) fn findings(
     names: &[Box<str>],
 ) -> Vec<Finding> {
     let (mut findings, views) = (Vec::new(), index.views);
-    for message in space.errors().iter().chain(space.warnings()) {
-        let message = message.clone();
+    // XLA writes one that it collected from a GPU as an error and as a warning
+    let mut said = BTreeSet::new();
+    for message in space.errors().iter().chain(space.warnings()).filter(|message| said.insert(*message)).cloned() {
         let dropped = message.to_ascii_lowercase().contains("drop");
         findings.push(if dropped { Finding::DroppedEvents { message } } else { Finding::ProfilerMessage { message } });
     }
@@ -56,7 +59,7 @@ pub(super) fn findings(
         let line = view.plane.lines().nth(line).map(|line| line.name().into_owned()).unwrap_or_default();
         findings.push(Finding::ClockBackwards { plane: view.plane.name().into_owned(), line, events });
     }
-    let mut without_run = std::collections::BTreeMap::<u32, u64>::new();
+    let mut without_run = BTreeMap::<u32, u64>::new();
     for execution in executions.iter().filter(|one| one.layout == Layout::DeviceStreams && one.run_id.is_none()) {
         *without_run.entry(execution.module.0).or_default() += 1;
     }

@@ -121,7 +121,7 @@ impl XSpace {
         Ok(Self { bytes, planes, errors, warnings, base_ns, held_events: HELD_EVENTS })
     }
 
-    /// How many events of executions an analysis may hold, at 24 bytes each; 1,048,576 by default. Further events are
+    /// How many events of executions an analysis may hold, at 32 bytes each; 1,048,576 by default. Further events are
     /// read twice, with the same result, which takes longer.
     pub fn hold_events(&mut self, events: usize) {
         self.held_events = events;

@@ -4,19 +4,29 @@ use std::collections::BTreeMap;
 
 use super::gather::Record;
 
-/// The operation that a program's executions begin with: the first event's; among simultaneous ones that on the lowest
-/// line. Records are by start, as everywhere here.
-pub(super) fn first_operation(records: &[Record]) -> Option<u32> {
-    let at_once = records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps).next()?;
-    at_once.iter().min_by_key(|record| record.place()).map(|record| record.operation)
+/// What a program's executions begin with: an operation, and which of its kernels. A matrix product of cuBLAS is a fill
+/// and a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FirstKernel {
+    operation: u32,
+    kernel: u32,
 }
 
-/// The positions of an operation: among simultaneous events the first one's. A kernel that comes again in the same
-/// launch of a command buffer does not count.
-pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
+/// The first event; among simultaneous ones that on the lowest line. Records are by start, as everywhere here.
+pub(super) fn first_kernel(records: &[Record]) -> Option<FirstKernel> {
+    let at_once = records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps).next()?;
+    let first = at_once.iter().min_by_key(|record| record.place())?;
+    Some(FirstKernel { operation: first.operation, kernel: first.kernel })
+}
+
+/// The positions of a kernel: among simultaneous events the first one's. One that comes again in the same launch of a
+/// command buffer does not count.
+pub(super) fn places_of(first: FirstKernel, records: &[Record]) -> Vec<usize> {
     let (mut places, mut at) = (Vec::new(), 0);
+    let begins =
+        |record: &Record| (record.operation, record.kernel) == (first.operation, first.kernel) && !record.continues();
     for at_once in records.chunk_by(|one, next| one.time.start_ps == next.time.start_ps) {
-        if at_once.iter().any(|record| record.operation == operation && !record.continues()) {
+        if at_once.iter().any(begins) {
             places.push(at);
         }
         at += at_once.len();
@@ -24,10 +34,10 @@ pub(super) fn places_of(operation: u32, records: &[Record]) -> Vec<usize> {
     places
 }
 
-/// Splits a program's events into its executions: where the first operation occurs again. If `runs` tells how
+/// Splits a program's events into its executions: where the first kernel occurs again. If `runs` tells how
 /// many there are, an operation may come several times in each; they must then hold the same operations.
 pub(super) fn split(records: &[Record], runs: Option<u64>) -> Vec<&[Record]> {
-    let Some(first) = first_operation(records) else { return Vec::new() };
+    let Some(first) = first_kernel(records) else { return Vec::new() };
     let places = places_of(first, records);
     if let Some(runs) = runs.and_then(|runs| usize::try_from(runs).ok()).filter(|&runs| runs > 0)
         && runs < places.len()

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::gather::{Key, Record};
 use super::index::{Chunk, ExecutionSource, Grouped, Index};
-use super::split::{first_operation, places_of, split};
+use super::split::{FirstKernel, first_kernel, places_of, split};
 
 /// A fold of the events of an execution.
 pub(super) trait Fold: Sync {
@@ -34,8 +34,8 @@ struct Open<O> {
     /// Events that others may still precede.
     pending: Vec<Record>,
     state: Option<O>,
-    /// For events that name no run: the operation that each execution begins with.
-    begins_with: Option<u32>,
+    /// For events that name no run: what each execution begins with.
+    begins_with: Option<FirstKernel>,
 }
 
 /// Number of events read at once per thread; a thread's first chunk is read at any size.
@@ -182,12 +182,12 @@ impl<F: Fold> Step<'_, '_, '_, '_, F> {
         None
     }
 
-    /// A new execution begins where the first operation occurs again.
+    /// A new execution begins where the first kernel occurs again.
     fn cut_as_they_come(&mut self, open: &mut Open<F::Open>, mut records: &[Record]) {
         if open.begins_with.is_none() {
-            open.begins_with = first_operation(records);
+            open.begins_with = first_kernel(records);
         }
-        let starts = open.begins_with.map_or_else(Vec::new, |operation| places_of(operation, records));
+        let starts = open.begins_with.map_or_else(Vec::new, |first| places_of(first, records));
         let mut before = 0;
         for start in starts {
             let (own, after) = records.split_at(start - before);

@@ -52,6 +52,8 @@ pub(crate) struct Bench {
     /// The candidate whose outputs the worker keeps, their specs, and the epoch.
     kept: Option<(usize, Vec<KeptOutput>, u32)>,
     seen: SeenClocks,
+    /// The operations of a run of each candidate: the most in any profile of this job.
+    operations: BTreeMap<usize, u64>,
     /// The event sink for profiles.
     pub(crate) events: Events,
 }
@@ -83,6 +85,7 @@ impl Bench {
             call_time_limits: CallTimeLimits::default(),
             kept: None,
             seen: SeenClocks::default(),
+            operations: BTreeMap::new(),
             events: Events::default(),
         }
     }
@@ -130,6 +133,7 @@ impl Bench {
         self.prepared.clear();
         self.missing.clear();
         self.ahead.clear();
+        self.operations.clear();
         self.call_time_limits = CallTimeLimits::of(job);
         self.kept = None;
         self.inputs.clone_from(&job.inputs);
@@ -191,6 +195,7 @@ impl Bench {
         }
         self.missing.remove(&candidate);
         self.ahead.remove(&candidate);
+        self.operations.remove(&candidate);
         self.prepared.insert(candidate, params);
         Ok(loaded)
     }
@@ -276,7 +281,9 @@ impl Bench {
         // a round begins when all compilation is over
         self.ahead.clear();
         let _reading = events.open(Slice::Detail("read the profile"));
-        ProfiledRound::read(&folder, &profiled, launches)
+        let round = ProfiledRound::read(&folder, &profiled, launches)?;
+        round.check_complete(launches, &mut self.operations)?;
+        Ok(round)
     }
 
     fn check_loaded(&self, candidate: usize) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use crate::timer::pjrt::compile::{
 };
 use crate::timer::pjrt::device::fingerprints_of_target;
 use crate::timer::pjrt::execute::ProgramShardings;
-use crate::timer::pjrt::plugin::{OptionValue, PjrtError, Plugin, device_failure, one_line, parse_client_option};
+use crate::timer::pjrt::plugin::{OptionValue, PjrtError, Plugin, device_failure, parse_client_option};
 use crate::timer::pjrt::worker_options::PjrtWorkerOptions;
 use crate::timer::protocol::{
     BeginParams, CompileAnswer, CompileParams, Hello, LoadAnswer, LoadParams, MeasureAnswer, OutputsAnswer, capability,
@@ -110,25 +110,6 @@ fn decoded(text: &str) -> Result<Vec<u8>, PjrtError> {
     decoded.map_err(|error| PjrtError::local(format!("a description of devices that is not base64: {error}")))
 }
 
-/// Why a program is not compiled. An option that the compiler rejects says nothing about the program.
-fn refused(error: &PjrtError, params: &CompileParams, plugin: &Path) -> Failure {
-    let is_of_options =
-        ["No such compile option", "While setting option"].iter().any(|words| error.message.contains(words));
-    let whose = match (params.overrides.is_empty(), params.program.compile_options.is_some()) {
-        (true, true) => "of the side file",
-        (false, true) => "of the side file, or those of `--base-options`",
-        (false, false) => "of `--base-options`",
-        (true, false) => return refusal(error, plugin),
-    };
-    match is_of_options {
-        true => {
-            let message = format!("the compiler does not accept the options {whose}: {}", one_line(&error.message));
-            Failure::new(FailureKind::Device, message)
-        }
-        false => refusal(error, plugin),
-    }
-}
-
 /// Has the plugin read `XLA_FLAGS` now. A topology alone does not need them, so that a plugin would die of a wrong one
 /// only with the first program, and with every other.
 fn read_flags(topology: &Topology) {
@@ -185,7 +166,7 @@ impl Worker for TargetWorker {
         let options = options_of(&params.program, options)?;
         let format = params.program.format.pjrt_format();
         let (executable, compiled) =
-            timed(|| topology.compile(&code, format, &options)).map_err(|error| refused(&error, &params, &plugin))?;
+            timed(|| topology.compile(&code, format, &options)).map_err(|error| refusal(&error, &plugin))?;
         let mut compiled = described(compiled, &executable, &params.program, &code, llo_dump.as_deref());
         if partitions.count > 1 {
             // the compiled program takes parts

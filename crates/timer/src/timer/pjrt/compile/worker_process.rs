@@ -1,5 +1,6 @@
 //! A worker process that compiles programs, and how its executables are kept.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -151,6 +152,7 @@ impl Compiler for CompileWorker {
             Failure::new(FailureKind::Device, message)
         })?;
         let path = folder.path().join("executable");
+        let has_own_options = program.compile_options.is_some();
         let _compiling = events.open(Slice::Compile { candidate, operation: &operation, config: &config });
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
@@ -158,6 +160,10 @@ impl Compiler for CompileWorker {
         let compiled = compiled.map_err(|failure| match failure.kind {
             FailureKind::Timeout => failure.because("the time limit of a compilation; `--timeout` gives it more"),
             _ => self.explained(failure),
+        });
+        let compiled = compiled.map_err(|failure| match key.target {
+            Some(_) => of_options(failure, &key.overrides, has_own_options),
+            None => failure,
         });
         let compiled = compiled.inspect_err(|failure| {
             // with a device it is decided again what compiles; without one, the compiler's refusal is final
@@ -208,6 +214,24 @@ impl Compiler for CompileWorker {
     }
 }
 
+/// Programs for a target all have the same options, so an option that the compiler rejects says nothing about one of
+/// them. In a search for options it does.
+fn of_options(failure: Failure, overrides: &BTreeMap<String, String>, has_own_options: bool) -> Failure {
+    let is_of_options =
+        ["No such compile option", "While setting option"].iter().any(|words| failure.message.contains(words));
+    let whose = match (overrides.is_empty(), has_own_options) {
+        (true, true) => "of the side file",
+        (false, true) => "of the side file, or those of `--base-options`",
+        (false, false) => "of `--base-options`",
+        (true, false) => return failure,
+    };
+    if !is_of_options || failure.kind != FailureKind::Compile {
+        return failure;
+    }
+    let message = format!("the compiler does not accept the options {whose}: {}", failure.message);
+    Failure::new(FailureKind::Device, message)
+}
+
 /// A compile worker's death is the program's failure. The measuring worker is unaffected and continues.
 pub(crate) fn as_compile_failure(failure: Failure) -> Failure {
     match failure.kind {
@@ -215,5 +239,30 @@ pub(crate) fn as_compile_failure(failure: Failure) -> Failure {
             Failure::new(FailureKind::Compile, format!("{}: {}", failure.kind, failure.message))
         }
         _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_all_programs_have_is_no_refusal_of_one() {
+        let none = BTreeMap::new();
+        let one = BTreeMap::from([("xla_gone".to_owned(), "true".to_owned())]);
+        let refusal = |message: &str| Failure::new(FailureKind::Compile, message);
+        let unknown = refusal("No such compile option: 'xla_gone'");
+        for (overrides, has_own, whose) in [
+            (&one, false, "of `--base-options`"),
+            (&none, true, "of the side file"),
+            (&one, true, "of the side file, or those of `--base-options`"),
+        ] {
+            let failure = of_options(unknown.clone(), overrides, has_own);
+            let expected = format!("the compiler does not accept the options {whose}: {}", unknown.message);
+            assert_eq!((failure.kind, failure.message), (FailureKind::Device, expected));
+        }
+        let other = refusal("Shared memory size limit exceeded");
+        assert_eq!(of_options(other.clone(), &one, true), other);
+        assert_eq!(of_options(unknown.clone(), &none, false), unknown);
     }
 }

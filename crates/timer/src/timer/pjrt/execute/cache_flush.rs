@@ -1,15 +1,17 @@
 //! Cache flush: evicts what a run left in them before the next run.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::buffer::Buffer;
-use crate::array::ArraySpec;
+use super::executable::{DeviceArguments, Executable};
+use crate::timer::pjrt::compile::compile_options;
 use crate::timer::pjrt::plugin::{Client, PjrtError};
 
 /// Where Linux describes the caches of each core.
@@ -18,8 +20,15 @@ const CORES: &str = "/sys/devices/system/cpu";
 const USUAL_BYTES: usize = 64 << 20;
 /// Maximum bytes to stream before a run.
 const MAX_BYTES: usize = 1 << 30;
-/// Bytes to transfer to a device before a run: twice the largest second-level cache of any GPU.
-const DEVICE_BYTES: usize = 256 << 20;
+/// Writes 256 MiB on a device, twice the largest second-level cache of any GPU. A transfer from the host would evict
+/// nothing: on an H200 it goes past the second-level cache.
+const DEVICE_PROGRAM: &str = "module @autotune_lowered_flush {
+  func.func public @main() -> tensor<67108864xui32> {
+    %0 = stablehlo.iota dim = 0 : tensor<67108864xui32>
+    return %0 : tensor<67108864xui32>
+  }
+}
+";
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
@@ -27,8 +36,8 @@ const LINE_BYTES: usize = 64;
 pub(crate) enum CacheFlush {
     /// Each core streams a buffer of its own.
     Host(Vec<CoreBuffer>),
-    /// A transfer larger than the device's caches, to the first device and to the others of the program.
-    Device { client: Rc<Client>, index: usize, spec: ArraySpec, bytes: Vec<u8> },
+    /// A program that writes more than the caches hold, one for each device from the first on.
+    Device { client: Rc<Client>, first: usize, programs: RefCell<Vec<Executable>> },
 }
 
 /// One core's buffer; the core is absent if threads cannot be bound.
@@ -39,12 +48,26 @@ pub(crate) struct CoreBuffer {
 
 impl CacheFlush {
     /// The flush that suits a client's device.
-    pub(crate) fn of(client: &Rc<Client>, index: usize) -> Result<Self, PjrtError> {
+    pub(crate) fn of(client: &Rc<Client>, first: usize) -> Result<Self, PjrtError> {
         if client.platform_name()?.eq_ignore_ascii_case("cpu") {
             return Ok(Self::host(&own_cores(), Path::new(CORES)));
         }
-        let spec = format!("u8[{DEVICE_BYTES}]").parse().map_err(|error| PjrtError::local(format!("{error}")))?;
-        Ok(Self::Device { client: Rc::clone(client), index, spec, bytes: vec![1; DEVICE_BYTES] })
+        Ok(Self::Device { client: Rc::clone(client), first, programs: RefCell::default() })
+    }
+
+    /// Makes ready for programs on so many devices, so that no profile shows how.
+    pub(crate) fn prepare(&self, devices: usize) -> Result<(), PjrtError> {
+        let Self::Device { client, first, programs } = self else { return Ok(()) };
+        let mut programs = programs.borrow_mut();
+        while programs.len() < devices {
+            let device = first.saturating_add(programs.len());
+            let id = if device == 0 { None } else { Some(client.describe(device)?.id) };
+            let options = compile_options(id, &BTreeMap::new());
+            let program = Executable::compile(client, DEVICE_PROGRAM.as_bytes(), "mlir", &options)?;
+            write_all(&program)?;
+            programs.push(program);
+        }
+        Ok(())
     }
 
     fn host(cores: &[usize], root: &Path) -> Self {
@@ -74,11 +97,14 @@ impl CacheFlush {
                     Ok(())
                 })
             }
-            // dropped at once, so that the program has the memory
-            Self::Device { client, index, spec, bytes } => (*index..index.saturating_add(devices))
-                .try_for_each(|index| Buffer::from_host(client, index, spec, bytes).map(drop)),
+            Self::Device { programs, .. } => programs.borrow().iter().take(devices).try_for_each(write_all),
         }
     }
+}
+
+/// Runs a program without arguments. Its result is dropped at once, so that the next program has the memory.
+fn write_all(program: &Executable) -> Result<(), PjrtError> {
+    program.run(&DeviceArguments::new(1, &[])?, Duration::ZERO).map(drop)
 }
 
 impl CoreBuffer {
@@ -144,6 +170,7 @@ fn size_of_text(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timer::profiled::FLUSH_PROGRAM;
 
     /// Two cores that share a third-level cache, in the layout of sysfs.
     fn machine(folder: &Path) {
@@ -166,6 +193,11 @@ mod tests {
             CacheFlush::Host(streams) => streams.iter().map(|stream| stream.words.len() * 8).collect(),
             CacheFlush::Device { .. } => Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_program_is_named_as_profiles_are_read() {
+        assert!(DEVICE_PROGRAM.starts_with(&format!("module @{FLUSH_PROGRAM} ")));
     }
 
     #[test]

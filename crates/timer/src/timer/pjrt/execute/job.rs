@@ -129,6 +129,9 @@ impl DeviceJob {
         for (index, sharding) in shardings.iter().enumerate() {
             arguments.push(self.argument(index, sharding.clone(), executable.devices())?);
         }
+        if let Some(flush) = &self.flush {
+            flush.prepare(executable.devices()).map_err(|error| device_failure(&error))?;
+        }
         let (restorer, restored) = self.restorer(&arguments, shardings, executable.devices());
         let outputs = program_shardings.map(|of_program| of_program.outputs);
         let (output_bytes, has_run) = (Cell::new(None), Cell::new(false));
