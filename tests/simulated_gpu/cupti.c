@@ -290,9 +290,11 @@ CUptiResult cuptiActivityFlushAll(uint32_t flags)
     // records of what has not ended yet lie in the future, and a profiler drops those
     sim_wait_until(sim_end_of_all_streams());
     pthread_mutex_lock(&lock);
-    // as a real one does for a kernel that ran between two recordings
-    if (sim_setting("DROP_RECORD"))
+    // a real one counts kernels that ran between two recordings
+    static bool has_recorded;
+    if (has_recorded)
         __atomic_add_fetch(&dropped, 1, __ATOMIC_RELAXED);
+    has_recorded = true;
     hand_over_buffer();
     pthread_mutex_unlock(&lock);
     return CUPTI_SUCCESS;

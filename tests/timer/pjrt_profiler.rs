@@ -226,7 +226,8 @@ fn without_a_working_profiler_the_reason_is_said() {
         ("drop", "the profile holds 6 executions, 7 were launched"),
         (
             "lossy",
-            "the profile is incomplete (the profiler dropped events: dropped_events of plane `/device:GPU:0` is 5",
+            "the profile is incomplete: a run of candidate 0 has 1 of 2 operations (the profiler dropped events: \
+             dropped_events of plane `/device:GPU:0` is 5",
         ),
         ("no-plane", "no plane holds device work; planes: `/host:SIMULATED`"),
         ("subscriber", "MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED; another CUPTI subscriber"),
@@ -253,6 +254,18 @@ fn without_a_working_profiler_the_reason_is_said() {
     let run = simulated.tune("no-plane", &["--metric", "busy"], &[]);
     assert_eq!(run.code, i32::from(exit::DEVICE_TROUBLE), "{}", run.stderr);
     assert!(run.fault().contains("there is no `busy` to decide by: timed by the host clock"), "{}", run.stderr);
+}
+
+/// CUPTI also counts kernels that ran between two recordings.
+#[test]
+fn lost_events_that_no_run_lacks_change_nothing() {
+    let Some(simulated) = Simulated::new() else { return };
+    let durations = |mode: &str| {
+        let mut timer = simulated.begun(mode);
+        assert_eq!(timer.info().source, Source::DeviceProfile, "{mode}");
+        timer.measure(&round(&[(0, 2), (1, 2)])).unwrap().durations_ns
+    };
+    assert_eq!(durations("counted"), durations("good"));
 }
 
 #[test]

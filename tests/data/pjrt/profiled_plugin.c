@@ -3,7 +3,8 @@
  * session takes 1000·n ns, and 64 times SIMULATED_PROFILER_STEP ns (0), once less for each program that was run first.
  *
  * SIMULATED_PROFILER_MODE: good (the default), exact, two-calls, twice (each launch in two kernels of one name), drop,
- * drop-later, lossy, no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash,
+ * drop-later, lossy (each launch in two kernels, of which the second launch lacks the second), counted (events are
+ * reported as lost that no launch lacks), no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash,
  * now (profiles are of the present, others of the year 2023), named (a launch takes as many nanoseconds as the name of its
  * module says: `takes_80000`; compiled under XLA_FLAGS that hold SIMULATED_PROFILER_FLAG, `takes_8…` becomes `takes_4…`).
  * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
@@ -233,10 +234,10 @@ static void make_profile(void) {
   for (int n = 0; n < launches; n++) {
     uint64_t ns = 1000 * (uint64_t)(n + 1) + step * (uint64_t)(launched[n] < 63 ? 64 - launched[n] : 1);
     if (is("named")) ns = named_ns[launched[n]] + 10 * (uint64_t)(n % 7);
-    int kernels = is("twice") ? 2 : 1;
+    int kernels = is("twice") || is("lossy") ? 2 : 1;
     for (int kernel = 0; kernel < kernels; kernel++) {
       struct bytes event = {0}, stat = {0};
-      number(&event, 1, 1);
+      number(&event, 1, is("lossy") && kernel == 1 ? 2 : 1);
       number(&event, 2, (at + ns / kernels * kernel) * 1000);
       number(&event, 3, ns / kernels * 1000);
       if (!is("no-programs")) {
@@ -251,7 +252,7 @@ static void make_profile(void) {
       number(&stat, 7, STAT_OPERATION_NAME);
       message(&event, 4, &stat);
       /* the second launch is the one that gets lost */
-      if (dropped && n == 1) {
+      if (n == 1 && (dropped || (is("lossy") && kernel == 1))) {
         free(event.at);
       } else {
         message(&line, 4, &event);
@@ -262,6 +263,7 @@ static void make_profile(void) {
   number(&plane, 1, 1);
   text(&plane, 2, is("no-plane") ? "/host:SIMULATED" : "/device:GPU:0");
   metadata(&plane, 4, 1, "simulated_kernel");
+  metadata(&plane, 4, 2, "simulated_second_kernel");
   metadata(&plane, 5, STAT_PROGRAM, "program_id");
   metadata(&plane, 5, STAT_MODULE, "hlo_module");
   metadata(&plane, 5, STAT_OPERATION, "hlo_op");
@@ -280,7 +282,7 @@ static void make_profile(void) {
     number(&simulated, 3, 0);
     message(&plane, 6, &simulated);
   }
-  if (is("lossy")) {
+  if (is("lossy") || is("counted")) {
     struct bytes lost = {0};
     number(&lost, 1, STAT_DROPPED);
     number(&lost, 4, 5);

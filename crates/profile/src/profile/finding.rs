@@ -101,9 +101,9 @@ pub enum Finding {
         /// How many.
         executions: u64,
     },
-    /// The events name no run; executions were distinguished where the first operation comes again.
+    /// The events name no run; executions were distinguished where the first kernel comes again.
     #[error(
-        "events of `{module}` name no run: {executions} executions separated at their first operation; compare with \
+        "events of `{module}` name no run: {executions} executions separated at their first kernel; compare with \
          the launches"
     )]
     SplitByFirstOperation {
