@@ -109,7 +109,7 @@ pub fn measure(
     let measured = match round {
         Ok(round) => Measured {
             measurement: Measurement::new(round.times(), round.runs(0).skip(WARM_UP as usize))?,
-            findings: round.times().findings.clone(),
+            findings: findings(&round),
             inputs,
         },
         Err(failure) if failure.kind == FailureKind::NoExecutions => {
@@ -120,6 +120,13 @@ pub fn measure(
     };
     timer.end();
     Ok(measured)
+}
+
+/// What its profile has to say. Every run has all of its operations, so events that are counted as lost are of something
+/// else.
+fn findings(round: &ProfiledRound) -> Vec<Finding> {
+    let of_round = |finding: &&Finding| !matches!(finding, Finding::DroppedEvents { .. });
+    round.times().findings.iter().filter(of_round).cloned().collect()
 }
 
 /// Runs the program so many times under a profile.
