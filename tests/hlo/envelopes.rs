@@ -125,6 +125,26 @@ fn an_exported_program_is_scanned_as_its_bytecode() {
     }
 }
 
+/// Its derivative's program computes `a @ b`'s two cotangents, each by one product in the transposed scope.
+#[test]
+fn an_exported_program_has_the_labels_of_its_derivative_too() {
+    let file = read("envelopes/with_vjp.bin");
+    let found = scan_bytes(&file, "exported", &ScanOptions::default()).unwrap();
+    let [label] = &found.labels[..] else { panic!("{:?}", found.labels) };
+    assert_eq!(label.label.op_id, "gate_mix@v3");
+    assert!(label.backward && label.forward_calls > 0 && label.backward_calls > 0, "{label:?}");
+    assert!(found.diagnosis.iter().any(|one| one.code == "derivatives" && one.message.contains("of 1 derivative:")));
+    let function = scan_path(data().join("envelopes/exported.bin"), &ScanOptions::default()).unwrap();
+    assert!(!function.labels[0].backward && function.diagnosis.is_empty(), "{function:?}");
+    assert_eq!((found.form, found.module.as_deref()), (function.form, Some("jit_gate")));
+    for at in 0..file.len() {
+        let mut damaged = file.clone();
+        damaged[at] ^= 0x83;
+        let _ = scan_bytes(&damaged, "damaged", &ScanOptions::default());
+        let _ = scan_bytes(&file[..at], "cut", &ScanOptions::default());
+    }
+}
+
 #[test]
 fn a_dump_folder_of_snapshots_alone_holds_their_modules() {
     let folder = tempfile::tempdir().unwrap();

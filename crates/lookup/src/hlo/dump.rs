@@ -37,7 +37,8 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
+/// The labels of several modules, each with its name, and what is said of them.
+pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
     let mut labels: Vec<FoundLabel> = Vec::new();
     let partitioned = scans.first().and_then(|(_, scan)| scan.partitioned);
     let partitioned = partitioned.filter(|_| scans.iter().all(|(_, scan)| scan.partitioned == partitioned));

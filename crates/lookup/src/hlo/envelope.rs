@@ -188,12 +188,16 @@ fn begins_as_module(head: &[u8]) -> bool {
 /// Fields of the table `Exported`.
 const VERSION: usize = 0;
 const MODULE: usize = 13;
+/// The program of the derivative, likewise an `Exported`.
+const DERIVATIVE: usize = 17;
 /// Versions of its schema: eleven by 2026.
 const MAX_VERSION: u16 = 99;
+/// Derivatives of derivatives.
+const MAX_ORDER: usize = 8;
 
 /// Whether the first bytes are those of a file of `jax.export`.
 pub(crate) fn looks_exported(head: &[u8]) -> bool {
-    exported_vector(head).is_some_and(|vector| {
+    exported_vector(head, number(head, 0)).is_some_and(|vector| {
         let start = head.get(vector + 4..).unwrap_or_default();
         start.len() < BYTECODE.len() || start.starts_with(BYTECODE)
     })
@@ -201,29 +205,48 @@ pub(crate) fn looks_exported(head: &[u8]) -> bool {
 
 /// The bytecode of a file of `jax.export`.
 pub(crate) fn exported(file: &[u8]) -> Result<&[u8], ScanErrorKind> {
+    exported_in(file, number(file, 0))
+}
+
+/// The bytecode of its derivatives, the first one first.
+pub(crate) fn exported_derivatives(file: &[u8]) -> Result<Vec<&[u8]>, ScanErrorKind> {
+    let mut modules = Vec::new();
+    let mut table = number(file, 0);
+    for _ in 0..MAX_ORDER {
+        let field = table.and_then(|table| exported_field(file, table, DERIVATIVE));
+        let Some(field) = field else { break };
+        table = number(file, field).and_then(|offset| field.checked_add(offset));
+        modules.push(exported_in(file, table)?);
+    }
+    Ok(modules)
+}
+
+/// The bytecode of a table.
+fn exported_in(file: &[u8], table: Option<usize>) -> Result<&[u8], ScanErrorKind> {
     let cut = |what: &str| ScanErrorKind::Truncated { what: what.to_owned(), offset: file.len() as u64 };
-    let vector = exported_vector(file).ok_or_else(|| cut("a file of `jax.export` without its module"))?;
+    let vector = exported_vector(file, table).ok_or_else(|| cut("a file of `jax.export` without its module"))?;
     let length = number(file, vector).ok_or_else(|| cut("the length of the module"))?;
     let module = file.get(vector + 4..).and_then(|rest| rest.get(..length));
     module.ok_or_else(|| cut("the module of a file of `jax.export`"))
 }
 
-/// Where the vector with the module begins, with its length.
-fn exported_vector(head: &[u8]) -> Option<usize> {
-    let table = number(head, 0)?;
+/// Where the vector with the module of a table begins, with its length.
+fn exported_vector(head: &[u8], table: Option<usize>) -> Option<usize> {
+    let version = short(head, exported_field(head, table?, VERSION)?)?;
+    let module = exported_field(head, table?, MODULE)?;
+    let vector = module.checked_add(number(head, module)?)?;
+    (1..=MAX_VERSION).contains(&version).then_some(vector)
+}
+
+/// Where a field of a table is; `None` if the table lacks it.
+fn exported_field(head: &[u8], table: usize, field: usize) -> Option<usize> {
     // the list of fields may be before or behind its table
     let back = i32::from_le_bytes(*head.get(table..)?.first_chunk()?);
     let fields = usize::try_from(i64::try_from(table).ok()? - i64::from(back)).ok()?;
     let size = usize::from(short(head, fields)?);
-    let place = |field: usize| {
-        let at = 4 + 2 * field;
-        let offset = (at + 2 <= size).then(|| short(head, fields.checked_add(at)?))?.filter(|&offset| offset > 0);
-        Some(table + usize::from(offset?))
-    };
-    let version = short(head, place(VERSION)?)?;
-    let module = place(MODULE)?;
-    let vector = module.checked_add(number(head, module)?)?;
-    (1..=MAX_VERSION).contains(&version).then_some(vector)
+    let at = 4 + 2 * field;
+    let offset = (at + 2 <= size).then(|| short(head, fields.checked_add(at)?))?.filter(|&offset| offset > 0);
+    table.checked_add(usize::from(offset?))
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<usize> {

@@ -25,6 +25,7 @@ use super::source::{FileSource, Source};
 use super::structure::Structure;
 use super::tally::{Tally, Transformations};
 use super::user_label::UserLabels;
+use crate::counted::counted;
 use crate::digest::Digest;
 use crate::outside_file::{self, Input};
 use crate::setters;
@@ -200,12 +201,26 @@ fn scan_source(source: &dyn Source, options: &ScanOptions) -> Result<Scan, ScanE
     scan_module(&bytes.as_slice(), form, Some(&bytes), options)
 }
 
-/// Scans the bytecode in a file of `jax.export`.
+/// Scans the bytecode in a file of `jax.export`, and that of its derivatives.
 fn scan_exported(file: &[u8], options: &ScanOptions) -> Result<Scan, ScanErrorKind> {
-    let module = envelope::exported(file)?;
-    let mut scan = scan_module(&module, ModuleForm::StablehloBytecode, Some(module), options)?;
-    scan.digest = Some(Digest::of(file));
-    Ok(scan)
+    let scan = |module: &[u8]| scan_module(&module, ModuleForm::StablehloBytecode, Some(module), options);
+    let digest = Some(Digest::of(file));
+    let of_function = scan(envelope::exported(file)?)?;
+    let derivatives = envelope::exported_derivatives(file)?;
+    if derivatives.is_empty() {
+        return Ok(Scan { digest, ..of_function });
+    }
+    let message = format!(
+        "this file of `jax.export` also holds the program of {}: its labels are listed as well",
+        counted(derivatives.len(), "derivative")
+    );
+    let said = vec![Diagnosis { code: "derivatives".to_owned(), message }];
+    let mut scans = vec![("function".to_owned(), of_function.clone())];
+    for (module, order) in derivatives.into_iter().zip(1..) {
+        scans.push((format!("derivative {order}"), scan(module)?));
+    }
+    let Scan { labels, diagnosis, .. } = dump::merge(scans, said);
+    Ok(Scan { digest, labels, diagnosis, ..of_function })
 }
 
 fn exported_too_large() -> ScanErrorKind {
