@@ -117,6 +117,34 @@ fn launches_of_nvidias_are_told_apart_with_and_without_command_buffers() {
     }
 }
 
+/// Launched one by one, kernels have the names of their instructions; in a command buffer they have their own, and equal
+/// fusions have one.
+#[test]
+fn kernels_of_a_command_buffer_are_known_by_the_fusion_that_they_are_named_after() {
+    let summary = |name: &str| {
+        let captures = [Capture::xspace(name, "host", captured(name).0)];
+        summarize(&captures, &HloFiles::default(), SummaryOptions::default())
+    };
+    let (eager, default) = (summary("gpu/h200_layers_eager"), summary("gpu/h200_layers_default"));
+    let found = |kernel: &str| default.operations.iter().find(|one| one.operation == kernel).unwrap();
+    for (kernel, fusion, runs) in [
+        ("loop_multiply_fusion_3", "loop_multiply_fusion.3", 4),
+        ("loop_add_fusion_2", "loop_add_fusion.2", 3),
+        ("loop_add_fusion_3", "loop_add_fusion.3", 1),
+        ("input_reduce_fusion_3", "input_reduce_fusion.3", 4),
+    ] {
+        let (one, instruction) = (found(kernel), eager.operations.iter().find(|one| one.operation == fusion).unwrap());
+        assert_eq!((one.opcode.as_str(), one.count), ("fusion", 2 * runs), "{kernel}");
+        let (work, of_one) = (one.work.as_ref().unwrap(), instruction.work.as_ref().unwrap());
+        assert_eq!((work.bytes, instruction.count), (runs as f64 * of_one.bytes, 2), "{kernel}");
+        // of several instructions it is unknown whose run it was
+        let expected = if runs == 1 { instruction.source.as_deref() } else { None };
+        assert_eq!((one.source.as_deref(), one.op_name.is_empty()), (expected, runs > 1), "{kernel}");
+    }
+    assert_eq!(found("nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT").opcode, "unknown");
+    assert!(default.notes.iter().any(|note| note.starts_with("5 kernels of `jit_layers(")), "{:?}", default.notes);
+}
+
 /// ROCm's profiler does not name the device: its vendor, capability, cores, memory and clock do.
 #[test]
 fn the_device_is_known_by_its_figures_and_copies_are_transfers() {

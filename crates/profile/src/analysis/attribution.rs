@@ -49,6 +49,8 @@ pub enum KnownBy {
     Events,
     /// The name of its kernel.
     Kernel,
+    /// The instruction that its kernel is named after: XLA runs one kernel for equal fusions.
+    NamedKernel,
     /// The custom call of which it is a region.
     Region,
 }
@@ -72,6 +74,15 @@ impl Attribution {
             communication: communicates(module, instruction),
             known_by: KnownBy::Hlo,
         })
+    }
+
+    /// Of a kernel that is named after an instruction. Whose it is in a run is known only if it has one in an execution.
+    pub(super) fn of_named_kernel(self, is_single: bool) -> Self {
+        let known = Self { known_by: KnownBy::NamedKernel, ..self };
+        match is_single {
+            true => known,
+            false => Self { op_name: String::new(), source: None, label: None, ..known },
+        }
     }
 
     /// What its events say.

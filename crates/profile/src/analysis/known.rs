@@ -1,7 +1,7 @@
 //! Finds what is known about the operations of modules: by their HLO, by their events, by the custom call that they are
 //! a region of, or by the name of their kernel; and says of how many nothing is known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::counted::{counted, listed};
 use crate::hlo::{Costs, HloModule, ProgramMemory, UserLabels};
@@ -35,13 +35,28 @@ pub(super) fn attribute(
                 notes.push(format!("none of {files} HLO files of `{name}` has the id {id}: the first one is used"));
             }
         }
-        let finder = Finder { module, programs, program_id: *program_id, labels };
+        // kernels run on a device's streams
+        let names = module.as_ref().filter(|_| of_module.on_streams).map(|(module, _)| kernel_names(module));
+        let finder = Finder { module, names: names.unwrap_or_default(), programs, program_id: *program_id, labels };
         finder.attribute(&mut of_module.operations);
     }
 }
 
+/// Instructions by the names that XLA gives to their kernels: with `_` for what C does not allow. One that two
+/// instructions would have is of neither.
+fn kernel_names(module: &HloModule) -> HashMap<String, Option<usize>> {
+    let mut names = HashMap::new();
+    for (place, instruction) in module.instructions.iter().enumerate() {
+        let name = instruction.name().replace(['.', '-'], "_");
+        names.entry(name).and_modify(|place| *place = None).or_insert(Some(place));
+    }
+    names
+}
+
 struct Finder<'p, 'a> {
     module: Option<(&'p HloModule, Costs)>,
+    /// Instructions by the names of their kernels.
+    names: HashMap<String, Option<usize>>,
     programs: &'p Programs<'a>,
     program_id: Option<i64>,
     labels: Option<&'p UserLabels>,
@@ -50,7 +65,7 @@ struct Finder<'p, 'a> {
 impl Finder<'_, '_> {
     fn attribute(&self, operations: &mut BTreeMap<String, OfOperation>) {
         for (name, of) in operations.iter_mut().filter(|(_, of)| of.attribution.is_none()) {
-            of.attribution = self.find(name);
+            of.attribution = self.find(name, of.time.count == of.time.own.count());
         }
         let regions = operations.iter().filter(|(_, of)| of.is_without_opcode());
         let regions: Vec<(String, Attribution)> =
@@ -62,7 +77,7 @@ impl Finder<'_, '_> {
         }
     }
 
-    fn find(&self, operation: &str) -> Option<Attribution> {
+    fn find(&self, operation: &str, is_single: bool) -> Option<Attribution> {
         let of_hlo = || {
             let (module, costs) = self.module.as_ref()?;
             Attribution::find(module, costs, operation, self.labels)
@@ -71,7 +86,14 @@ impl Finder<'_, '_> {
             let facts = self.programs.event_facts(self.program_id, operation)?;
             Some(Attribution::of_events(operation, facts, self.labels))
         };
-        of_hlo().or_else(of_events).or_else(|| Attribution::of_kernel(operation))
+        let of_named_kernel = || {
+            let (module, costs) = self.module.as_ref()?;
+            let instruction = module.instructions.get((*self.names.get(operation)?)?)?;
+            let found = Attribution::find(module, costs, &instruction.name(), self.labels)?;
+            Some(found.of_named_kernel(is_single))
+        };
+        let of_kernel = || Attribution::of_kernel(operation);
+        of_hlo().or_else(of_events).or_else(of_named_kernel).or_else(of_kernel)
     }
 }
 
@@ -140,6 +162,14 @@ fn missing_in(module: &str, of: &OfModule) -> Vec<String> {
             notes.push(format!("{} operations of {module} are not instructions of its HLO", unknown + by_events));
         }
         _ => {}
+    }
+    let named = of.known_by(KnownBy::NamedKernel);
+    if named > 0 {
+        notes.push(format!(
+            "{} of {module} known by the instruction with the same name: XLA runs one for equal fusions, so source and \
+             label are known only of those that run once",
+            counted(named, "kernel"),
+        ));
     }
     let regions = of.known_by(KnownBy::Region);
     if regions > 0 {
