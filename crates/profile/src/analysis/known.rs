@@ -89,7 +89,7 @@ impl Finder<'_, '_> {
         let of_named_kernel = || {
             let (module, costs) = self.module.as_ref()?;
             let instruction = module.instructions.get((*self.names.get(operation)?)?)?;
-            let found = Attribution::find(module, costs, &instruction.name(), self.labels)?;
+            let found = Attribution::find(module, costs, instruction.name(), self.labels)?;
             Some(found.of_named_kernel(is_single))
         };
         let of_kernel = || Attribution::of_kernel(operation);
