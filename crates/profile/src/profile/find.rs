@@ -4,12 +4,13 @@ use regex::bytes::Regex;
 
 use super::execution::{DeviceTime, Execution, OutsideKernel, SlowFirst};
 use super::folding::{Choice, Folding, Scratch};
-use super::gather::{Key, Record};
+use super::gather::Key;
 use super::index::{ExecutionSource, Index};
 use super::interval::Interval;
 use super::names::{NameId, Names};
 use super::outside::OutsideEvents;
 use super::plane_view::PlaneView;
+use super::record::Record;
 use super::sanity;
 use super::space::XSpace;
 use super::sweep::{Fold, sweep};

@@ -1,8 +1,8 @@
 //! The times of one execution and of its operations, from a stream of events by start.
 
-use super::gather::Record;
 use super::interval::{Coverage, Interval, OwnTime, Union};
 use super::names::NameId;
+use super::record::Record;
 
 /// The events of one operation within one execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

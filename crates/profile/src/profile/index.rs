@@ -6,11 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::gather::{Key, Origin, Pass, Piece, Record, Tally, WRITTEN, read};
+use super::gather::{Key, Origin, Pass, Piece, Tally, WRITTEN, read};
 use super::id_table::MetadataIds;
 use super::interval::Interval;
 use super::outside::OutsideEvents;
 use super::plane_view::{Layout, OPERATION_LINES, PlaneView};
+use super::record::Record;
 use super::space::{EventChunk, Line};
 use super::sparse_core::JoinedWindows;
 

@@ -44,6 +44,7 @@ mod outside;
 mod per_execution;
 mod plane_view;
 mod profiler;
+mod record;
 mod run_order;
 mod runs;
 mod sanity;

@@ -2,11 +2,11 @@
 
 use super::execution::OutsideKernel;
 use super::find::{outside, texts, views};
-use super::gather::Record;
 use super::index::{ExecutionSource, Index};
 use super::interval::Interval;
 use super::names::Names;
 use super::plane_view::{Layout, PlaneView};
+use super::record::Record;
 use super::space::XSpace;
 use super::sweep::{Fold, Sweep};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::gather::Record;
+use super::record::Record;
 
 /// What a program's executions begin with: an operation, and which of its kernels. A matrix product of cuBLAS is a fill
 /// and a kernel.

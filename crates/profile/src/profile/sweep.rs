@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
 
-use super::gather::{Key, Record};
+use super::gather::Key;
 use super::index::{Chunk, ExecutionSource, Grouped, Index};
+use super::record::Record;
 use super::split::{FirstKernel, first_kernel, places_of, split};
 
 /// A fold of the events of an execution.
