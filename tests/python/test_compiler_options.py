@@ -2,7 +2,8 @@
 
 import gzip
 import hashlib
-import importlib
+import importlib.util
+import inspect
 import json
 import logging
 import os
@@ -131,6 +132,10 @@ def test_a_program_is_hashed_once(monkeypatch):
         autotune_lowered.compiler_options(1)
 
 
+@pytest.mark.skipif(
+    "compiler_options" not in inspect.signature(jax.jit).parameters,
+    reason="this JAX's `jit` takes no options of the compiler",
+)
 def test_jit_compiles_with_them_outside_of_other_transformations(monkeypatch, tmp_path, caplog):
     x = jnp.ones((8, 8))
     given = []
@@ -184,6 +189,7 @@ def test_jit_keeps_programs_of_a_few_states(monkeypatch):
     assert sum(map(len, tuned._programs.values())) == len(tuned._programs) == 4
 
 
+@pytest.mark.skipif(not hasattr(jax, "shard_map"), reason="it maps a function over devices by `jax.shard_map`")
 def test_arguments_on_several_devices(tmp_path):
     script = """
 import sys, pathlib, json
@@ -278,6 +284,9 @@ def read_as(run, folder, keys):
     return {one["how"]: (one["call_key"] in keys, " ".join(one.get("flags", []))) for one in result["operations"]}
 
 
+@pytest.mark.skipif(
+    "debug_info" not in inspect.signature(jax.stages.Lowered.as_text).parameters, reason="this JAX prints no locations"
+)
 def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path):
     """Each form has a different program, since equal ones are tuned once."""
     functions = {name: (lambda x, by=by: jnp.tanh(x * by)) for by, name in enumerate(FORMS, 2)}
@@ -298,6 +307,7 @@ def test_what_is_tuned_of_each_form_is_found_or_it_is_said_why_not(run, tmp_path
         assert not is_found and told in why, name
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jaxlib._jax") is None, reason="this jaxlib does not convert HLO text")
 def test_what_was_tuned_is_found_by_a_process(run, use, tmp_path):
     """A text, which is found, and HLO text, which is tuned but gives no entry: with this process's JAX."""
     dumped = tmp_path / "dumped"

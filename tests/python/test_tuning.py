@@ -254,6 +254,7 @@ def other(x, *, rows=4):
     return x.reshape(rows, -1).sum(axis=1)
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 5), reason="this JAX does not tell how a step is compiled")
 def test_a_step_is_dumped_in_the_forms_that_prove_races(tmp_path):
     key = other.tunable.call_key(X)
     rows = [row("other_test@v1", key, "forward", {"rows": 8}), row("tuning_test@v1", KEY, "forward", {"rows": 2})]
