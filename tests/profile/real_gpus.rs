@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use autotune_lowered::analysis::{Capture, HloFiles, SummaryOptions, summarize};
+use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, stacks, summarize};
 use autotune_lowered::profile::{Execution, XSpace, executions};
 use serde_json::Value;
 
@@ -142,6 +142,10 @@ fn kernels_of_a_command_buffer_are_known_by_the_fusion_that_they_are_named_after
         assert_eq!((one.source.as_deref(), one.op_name.is_empty()), (expected, runs > 1), "{kernel}");
     }
     assert_eq!(found("nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT").opcode, "unknown");
+    let captures = [Capture::xspace("default", "host", captured("gpu/h200_layers_default").0)];
+    let drawn = stacks(&captures, &HloFiles::default(), StacksBy::OpName, false).time_ns;
+    let kernel = ["[active]", "[unknown]", "nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT"].map(str::to_owned).to_vec();
+    assert_eq!(drawn[&kernel], found("nvjet_sm90_tst_128x128_64x6_2x1_v_bz_NNT").time_ns);
     assert!(default.notes.iter().any(|note| note.starts_with("5 kernels of `jit_layers(")), "{:?}", default.notes);
 }
 

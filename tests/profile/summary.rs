@@ -256,7 +256,7 @@ fn minor_modules_are_left_out_where_that_is_asked_for() {
         let found = summarize(&captures, &files, SummaryOptions::default().counting(counting));
         let drawn = stacks(&captures, &files, StacksBy::Source, counting).time_ns;
         let device = &found.devices[0];
-        let active = drawn[&vec!["[active]".to_owned(), "[unknown]".to_owned()]];
+        let active = drawn[&["[active]", "[unknown]", "op"].map(str::to_owned).to_vec()];
         assert_eq!(
             (active, drawn[&vec!["[idle between module executions]".to_owned()]]),
             (device.operations_ns, device.idle_between_ns)

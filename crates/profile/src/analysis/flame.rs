@@ -96,7 +96,7 @@ impl Stacks {
                 let of_operation = match found {
                     Some((module, instruction)) => stacks_of(module, instruction, by),
                     None => BTreeSet::from([facts().and_then(|facts| stack_by_events(facts, by)).map_or_else(
-                        || vec![UNKNOWN_FRAME.to_owned()],
+                        || vec![UNKNOWN_FRAME.to_owned(), operation.clone()],
                         |stack| {
                             by_events += 1;
                             stack
