@@ -109,8 +109,8 @@ impl ProfiledRound {
 
     /// If the profiler lost events: whether every run of a candidate has as many operations as any of it so far, whose
     /// numbers `most` keeps from round to round. Without one of its operations, an execution would look faster than it
-    /// is. What is lost need not be of an execution: between two recordings of one process, CUPTI counts the kernels
-    /// that it has no buffer for, and XLA reports them with the next recording.
+    /// is. What is lost need not be of an execution: XLA leaves CUPTI's tracing of kernels on between two recordings
+    /// of one process, without a buffer for what runs there.
     pub(crate) fn check_complete(
         &self,
         launches: &[(usize, u32)],
