@@ -290,7 +290,7 @@ CUptiResult cuptiActivityFlushAll(uint32_t flags)
     // records of what has not ended yet lie in the future, and a profiler drops those
     sim_wait_until(sim_end_of_all_streams());
     pthread_mutex_lock(&lock);
-    // a real one counts kernels that ran between two recordings
+    // as on an H200
     static bool has_recorded;
     if (has_recorded)
         __atomic_add_fetch(&dropped, 1, __ATOMIC_RELAXED);

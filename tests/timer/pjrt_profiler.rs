@@ -256,7 +256,7 @@ fn without_a_working_profiler_the_reason_is_said() {
     assert!(run.fault().contains("there is no `busy` to decide by: timed by the host clock"), "{}", run.stderr);
 }
 
-/// CUPTI also counts kernels that ran between two recordings.
+/// On an H200, every recording but a process's first reports one.
 #[test]
 fn lost_events_that_no_run_lacks_change_nothing() {
     let Some(simulated) = Simulated::new() else { return };

@@ -76,7 +76,7 @@ impl Attribution {
         })
     }
 
-    /// Of a kernel that is named after an instruction. If it runs several times in an execution, it may be another's.
+    /// Of a kernel with an instruction's name. If it runs several times in an execution, other instructions run it, too.
     pub(super) fn of_named_kernel(self, is_single: bool) -> Self {
         let known = Self { known_by: KnownBy::NamedKernel, ..self };
         match is_single {

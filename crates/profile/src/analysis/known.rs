@@ -1,6 +1,7 @@
 //! Finds what is known about the operations of modules: by their HLO, by their events, by the custom call that they are
 //! a region of, or by the name of their kernel; and says of how many nothing is known.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::counted::{counted, listed};
@@ -36,14 +37,14 @@ pub(super) fn attribute(
             }
         }
         // kernels run on a device's streams
-        let names = module.as_ref().filter(|_| of_module.on_streams).map(|(module, _)| kernel_names(module));
-        let finder = Finder { module, names: names.unwrap_or_default(), programs, program_id: *program_id, labels };
+        let names = of_module.on_streams.then(OnceCell::new);
+        let finder = Finder { module, names, programs, program_id: *program_id, labels };
         finder.attribute(&mut of_module.operations);
     }
 }
 
-/// Instructions by the names that XLA gives to their kernels: with `_` for what C does not allow. One that two
-/// instructions would have is of neither.
+/// Instructions by the names that XLA gives to their kernels, with `_` for what C does not allow. A name that two
+/// instructions share identifies neither.
 fn kernel_names(module: &HloModule) -> HashMap<String, Option<usize>> {
     let mut names = HashMap::new();
     for (place, instruction) in module.instructions.iter().enumerate() {
@@ -55,8 +56,8 @@ fn kernel_names(module: &HloModule) -> HashMap<String, Option<usize>> {
 
 struct Finder<'p, 'a> {
     module: Option<(&'p HloModule, Costs)>,
-    /// Instructions by the names of their kernels.
-    names: HashMap<String, Option<usize>>,
+    /// Instructions by the names of their kernels, once one is looked up; `None` if the program has no kernels.
+    names: Option<OnceCell<HashMap<String, Option<usize>>>>,
     programs: &'p Programs<'a>,
     program_id: Option<i64>,
     labels: Option<&'p UserLabels>,
@@ -88,7 +89,8 @@ impl Finder<'_, '_> {
         };
         let of_named_kernel = || {
             let (module, costs) = self.module.as_ref()?;
-            let instruction = module.instructions.get((*self.names.get(operation)?)?)?;
+            let names = self.names.as_ref()?.get_or_init(|| kernel_names(module));
+            let instruction = module.instructions.get((*names.get(operation)?)?)?;
             let found = Attribution::find(module, costs, instruction.name(), self.labels)?;
             Some(found.of_named_kernel(is_single))
         };

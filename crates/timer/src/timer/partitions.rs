@@ -87,7 +87,7 @@ mod xspace;
 
 #[cfg(test)]
 mod tests {
-    use super::super::profiled::ProfiledRound;
+    use super::super::profiled::{FLUSH_PROGRAM, ProfiledRound};
     use super::xspace::{Is, PlaneBuilder, space};
     use super::*;
     use crate::measured_by::Metric;
@@ -159,6 +159,30 @@ mod tests {
         let round = ProfiledRound::of(space, name, &[(1, 2), (0, 2)]).map_err(|failure| failure.message)?;
         assert_eq!(round.runs(0).count(), 2);
         Ok(round.durations(&Metric::Span))
+    }
+
+    /// With cold caches, each worker runs a program of its own before each launch.
+    #[test]
+    fn what_flushes_the_caches_is_no_launch() {
+        for flush in [FLUSH_PROGRAM.to_owned(), format!("jit_{FLUSH_PROGRAM}")] {
+            let mut plane = PlaneBuilder::new("/device:GPU:0");
+            let runs = [(0, 9, &*flush), (1, 1, "f"), (2, 9, &flush), (3, 1, "f"), (4, 9, &flush), (5, 0, "g")];
+            let events: Vec<_> = runs
+                .iter()
+                .map(|&(number, program, module)| {
+                    let stats = [
+                        ("hlo_op", Is::Text("dot")),
+                        ("hlo_module", Is::Text(module)),
+                        ("program_id", Is::Int(program)),
+                    ];
+                    plane.event(("gemm", ""), number * 100_000, 10_000 + number * 1000, &stats)
+                })
+                .collect();
+            plane.line("Stream #1(Compute)", 0, &events);
+            let space = XSpace::from_bytes(space(&[plane]).0).unwrap();
+            let round = ProfiledRound::of(&space, None, &[(1, 2), (0, 1)]).unwrap();
+            assert_eq!(round.durations(&Metric::Busy), [vec![11, 13], vec![15]], "{flush}");
+        }
     }
 
     #[test]

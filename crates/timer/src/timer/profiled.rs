@@ -107,10 +107,10 @@ impl ProfiledRound {
         Ok(round)
     }
 
-    /// If the profiler lost events: whether every run of a candidate has as many operations as any of it so far, whose
-    /// numbers `most` keeps from round to round. Without one of its operations, an execution would look faster than it
-    /// is. What is lost need not be of an execution: XLA leaves CUPTI's tracing of kernels on between two recordings
-    /// of one process, without a buffer for what runs there.
+    /// Refuses a profile that lost events if a run of a candidate has fewer operations than another run of it: without
+    /// one of its operations, an execution would look faster than it is. `most` keeps the largest number of each
+    /// candidate from round to round. What was lost need not be of an execution: XLA leaves CUPTI's tracing of kernels on
+    /// between two recordings of one process, without a buffer for what runs there.
     pub(crate) fn check_complete(
         &self,
         launches: &[(usize, u32)],
@@ -198,12 +198,14 @@ impl ProfiledRound {
     }
 }
 
-/// Without the executions of the program that flushes the caches, whose name JAX begins with `jit_`.
+/// Without the executions of the program that flushes the caches.
 fn of_candidates(mut times: DeviceTime) -> DeviceTime {
+    // JAX begins the names of its modules so
+    let is_flush = |module: &str| module.strip_prefix("jit_").unwrap_or(module) == FLUSH_PROGRAM;
     let executions = std::mem::take(&mut times.executions);
-    times.executions = executions.into_iter().filter(|one| !times.name(one.module).ends_with(FLUSH_PROGRAM)).collect();
+    times.executions = executions.into_iter().filter(|one| !is_flush(times.name(one.module))).collect();
     times.findings.retain(|finding| match finding {
-        Finding::SplitByFirstOperation { module, .. } => !module.ends_with(FLUSH_PROGRAM),
+        Finding::SplitByFirstOperation { module, .. } => !is_flush(module),
         _ => true,
     });
     times
@@ -412,8 +414,8 @@ mod tests {
         assert!(failed(&twice).message.contains("candidate 9"), "one program under two candidates");
     }
 
-    /// A round on an H200: 60 runs of three programs with six kernels each. CUPTI counts a kernel that ran between two
-    /// recordings as lost, so that every profile but a process's first names one.
+    /// A round on an H200: 60 runs of three programs with six kernels each. There, every profile but a process's first
+    /// names a lost event that no run lacks.
     #[test]
     fn a_lost_event_is_an_error_only_if_a_run_lacks_it() {
         let packed = std::fs::read(folder().join("gpu/h200_step_replay.xplane.pb.gz")).unwrap();

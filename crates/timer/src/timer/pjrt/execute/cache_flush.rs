@@ -55,7 +55,7 @@ impl CacheFlush {
         Ok(Self::Device { client: Rc::clone(client), first, programs: RefCell::default() })
     }
 
-    /// Makes ready for programs on so many devices, so that no profile shows how.
+    /// Compiles what programs on so many devices need, and runs it once, so that no profile shows that.
     pub(crate) fn prepare(&self, devices: usize) -> Result<(), PjrtError> {
         let Self::Device { client, first, programs } = self else { return Ok(()) };
         let mut programs = programs.borrow_mut();
