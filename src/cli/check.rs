@@ -18,13 +18,14 @@ use crate::gate::{
 };
 use crate::ledger::Ledger;
 use crate::measured_by;
-use crate::race::Runner;
+use crate::race::{RaceOptions, Runner};
 use crate::report::check_lines;
 use crate::scratch::Scratch;
 use crate::timer::Timer;
 use crate::timer::events::Events;
 use crate::tune::{Session, Stopped, TuneError, TuneOptions, TuningPlan};
 
+use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
@@ -53,7 +54,7 @@ pub(super) struct CheckArgs {
     /// user compiled or that a key of --verify-key signed (docs/targets.md)
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
-    /// Interleaved rounds of each cached config and its baseline; up to four times as many if it seems changed
+    /// Interleaved rounds of each cached config and its baseline; more of them, each series in a process of its own, if it seems changed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
     /// Time for each such series of rounds
@@ -71,6 +72,8 @@ pub(super) struct CheckArgs {
     pub allow_missing: bool,
     #[command(flatten)]
     pub inputs: InputArgs,
+    #[command(flatten)]
+    pub confirm: ConfirmArgs,
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
@@ -173,9 +176,11 @@ impl<'a> OpenCheck<'a> {
         };
         let calls = calls.map(plan).transpose()?;
         let options = TuneOptions::default()
+            .race(args.confirm.apply(RaceOptions::default()))
             .rounds(Some(args.rounds))
             .rules(DecisionRules::default().min_improvement(args.min_improvement))
-            .resolution(resolution)
+            .resolution(resolution.floor)
+            .spread(resolution.spread)
             .budget(args.budget)
             .cache_state(cache_state);
         Ok(Self { args, timer, ledger, calls, module, options, cancel, of_selftest, _scratch: scratch })

@@ -10,11 +10,12 @@ use indicatif::MultiProgress;
 use crate::compare::{CompareError, CompareOptions, Contestant, compare};
 use crate::decision::ComparisonRules;
 use crate::ledger::Ledger;
-use crate::race::{RaceError, Runner};
+use crate::race::{RaceError, RaceOptions, Runner};
 use crate::report::ComparedPrograms;
 use crate::timer::events::Events;
 use crate::timer::{Build, SideBySide, Timer};
 
+use super::confirm_args::ConfirmArgs;
 use super::contestants::{ContestantArgs, Contestants};
 use super::ending::cancel_flag;
 use super::fault::Fault;
@@ -48,6 +49,8 @@ pub(super) struct CompareArgs {
 pub(super) struct ProgramRaceArgs {
     #[command(flatten)]
     pub inputs: InputArgs,
+    #[command(flatten)]
+    pub confirm: ConfirmArgs,
     /// Measure again what the cache folder's sample log holds
     #[arg(long)]
     pub force: bool,
@@ -75,7 +78,9 @@ impl ProgramRaceArgs {
 
     /// The library's form of it.
     pub(super) fn options(&self, rounds: Option<u32>, budget: Option<Duration>, min_difference: f64) -> CompareOptions {
+        let race = self.confirm.apply(RaceOptions::default());
         CompareOptions::default()
+            .race(race)
             .rounds(rounds)
             .budget(budget)
             .rules(ComparisonRules::default().min_difference(min_difference))

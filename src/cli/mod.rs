@@ -10,6 +10,7 @@ mod compare;
 mod compile;
 mod compiler_options;
 mod config_file;
+mod confirm_args;
 mod contestants;
 mod coverage;
 mod device;

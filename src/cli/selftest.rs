@@ -8,9 +8,10 @@ use clap::Args;
 use indicatif::MultiProgress;
 
 use crate::cache::FolderLock;
-use crate::decision::Resolution;
+use crate::decision::{ProcessSpread, Resolution};
 use crate::measured_by::CacheState;
 use crate::race::RaceError;
+use crate::race::RaceOptions;
 use crate::report::{FailedProgram, SelftestResult, resolution_note};
 use crate::selftest::{
     FigureKey, Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, StoredFigures, selftest,
@@ -18,6 +19,7 @@ use crate::selftest::{
 use crate::timer::Timer;
 use crate::timer::events::Events;
 
+use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::named_timer::refuse_replay;
@@ -38,6 +40,8 @@ pub(super) struct SelftestArgs {
     /// Interleaved rounds of every copy
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100))]
     pub rounds: u32,
+    #[command(flatten)]
+    pub confirm: ConfirmArgs,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
@@ -66,6 +70,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
         copies: args.copies as usize,
         rounds: args.rounds,
         cache_state: args.timer.cache_state.clone(),
+        race: args.confirm.apply(RaceOptions::default()),
     };
     let mut document = SelftestResult::new(&*timer, &options);
     let events = Events::default().and(Progress::new(bars.clone()));
@@ -142,12 +147,21 @@ fn keep(document: &mut SelftestResult, setting: &FigureKey, points: &[Point], lo
     Ok(())
 }
 
+/// What earlier calibrations say about a machine.
+#[derive(Debug, Default)]
+pub(super) struct KnownFloor {
+    /// The noise floor by the programs' durations.
+    pub(super) floor: Resolution,
+    /// The spread between processes, if it was measured.
+    pub(super) spread: Option<ProcessSpread>,
+}
+
 /// A cache folder's figures for this timer's device and environment, with their source, in one line.
 pub(super) fn known_resolution(
     folder: Option<&Path>,
     timer: &dyn Timer,
     state: CacheState,
-) -> (Resolution, Vec<String>) {
+) -> (KnownFloor, Vec<String>) {
     // a tuner that keeps nothing may run without any folder
     let Some(folder) = folder else { return Default::default() };
     let known = StoredFigures::known(folder, timer, &state);
@@ -155,5 +169,5 @@ pub(super) fn known_resolution(
         tracing::warn!("{note}");
     }
     let notes = known.damage.iter().cloned().chain(resolution_note(&known)).collect();
-    (known.resolution, notes)
+    (KnownFloor { floor: known.resolution, spread: known.spread }, notes)
 }

@@ -165,11 +165,11 @@ pub(super) fn sign(args: &SignArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     snapshot.verify()?;
     let name = args.snapshot.display().to_string();
     let digest = snapshot.digest();
-    let (_, replayed) = Cached::of_snapshot(snapshot).without_replayed()?;
+    let (_, replayed) = Cached::of_snapshot(snapshot).publishable()?;
     if replayed > 0 {
         let what = counted(replayed, "decision");
         let message = format!(
-            "`{name}` is not signed: it has {what} of replayed samples, which this device may never have taken; \
+            "`{name}` is not signed: it has {what} of replayed samples, or of a busy machine, which nobody else should get; \
              `cache push` leaves them out"
         );
         return Err(Fault::new(exit::CACHE_TROUBLE, message));

@@ -9,6 +9,7 @@ use crate::decision::DecisionRules;
 use crate::search::{Budget, StrategyKind};
 use crate::tune::SearchOptions;
 
+use super::confirm_args::ConfirmArgs;
 use super::exit;
 use super::fault::Fault;
 use super::kept_profiles::KeepArgs;
@@ -75,6 +76,8 @@ pub(super) struct TuneArgs {
     /// else
     #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
     pub max_speed_up: f64,
+    #[command(flatten)]
+    pub confirm: ConfirmArgs,
     #[command(flatten)]
     pub peaks: PeaksArg,
     /// Measure everything again, including what the cache already holds

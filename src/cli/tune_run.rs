@@ -120,6 +120,7 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Fault> {
         .force(args.force)
         .cache_state(args.timer.cache_state.clone())
         .seed(args.search.seed);
+    let race = args.confirm.apply(race);
     let (search, peaks) = (args.search.options()?, args.peaks.read()?);
     Ok(TuneOptions::default().race(race).thorough(args.thorough).search(search).peaks(peaks))
 }
@@ -175,7 +176,7 @@ impl<'a> OpenRun<'a> {
         drop(starting);
         let (resolution, of_selftest) =
             selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
-        let mut options = inputs.options.clone().resolution(resolution);
+        let mut options = inputs.options.clone().resolution(resolution.floor).spread(resolution.spread);
         // profiles of some rounds alone cannot be replayed
         options.one_job_a_call = keeper.is_some() && args.keep.profile_every.is_none();
         options.stop_at =

@@ -80,6 +80,7 @@ setters!(CompareOptions.race {
 });
 
 setters!(CompareOptions {
+    race: RaceOptions,
     rules: ComparisonRules,
     with_copy: bool,
     inputs: InputOptions,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::decision::Relation;
+use crate::decision::{ProcessOutcome, Relation};
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::measure::MadeInput;
 use crate::measured_by::MeasuredBy;
+use crate::race::Confirmation;
 use crate::stats::Interval;
 
 /// Every contestant beside the first.
@@ -65,7 +66,8 @@ pub struct ContestantResult {
     /// Median of its samples, nanoseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub median_ns: Option<f64>,
-    /// Median of its time over the first one's, round by round; below one is faster. `None` for the first.
+    /// Its time over the first one's; below one is faster: the geometric mean over fresh processes, or the median over
+    /// the rounds of the first process where no other was needed. `None` for the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
     /// Interval of that ratio; all intervals of a comparison hold together, at every look.
@@ -74,6 +76,9 @@ pub struct ContestantResult {
     /// How it compares with the first. `None` for the first, and for one that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relation: Option<Relation>,
+    /// What fresh processes say about it, if it seemed to differ. Ratio and interval are theirs then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<Confirmation>,
     /// Why it has no times, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
@@ -121,5 +126,27 @@ impl CompareResult {
     /// Whether every contestant ran and returned the first one's outputs.
     pub fn all_ran(&self) -> bool {
         self.contestants.iter().all(|contestant| contestant.failure.is_none())
+    }
+}
+
+impl CompareResult {
+    /// The contestants that differ from the first by the rounds of one process.
+    pub(super) fn differing(&self) -> Vec<usize> {
+        let differs = |one: &ContestantResult| matches!(one.relation, Some(Relation::Faster | Relation::Slower));
+        self.contestants.iter().enumerate().filter(|(_, one)| differs(one)).map(|(place, _)| place).collect()
+    }
+
+    /// Lets fresh processes have the word about a contestant.
+    pub(super) fn take_confirmation(&mut self, place: usize, confirmation: Option<Confirmation>) {
+        let Some((one, known)) = self.contestants.get_mut(place).zip(confirmation) else { return };
+        let verdict = &known.verdict;
+        (one.ratio, one.interval) = (Some(verdict.ratio), Some(verdict.interval));
+        one.relation = Some(match verdict.outcome {
+            ProcessOutcome::Confirmed if verdict.ratio < 1.0 => Relation::Faster,
+            ProcessOutcome::Confirmed => Relation::Slower,
+            ProcessOutcome::Refuted => Relation::NotSeparated,
+            _ => Relation::VariesByProcess,
+        });
+        one.confirmation = Some(known);
     }
 }

@@ -12,13 +12,18 @@ use crate::array::ArraySpec;
 use crate::call::Call;
 use crate::config::Config;
 use crate::counted::listed;
-use crate::decision::{self, Compared};
+use crate::decision::{self, Compared, ProcessQuestion};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{CompiledWith, InputOptions, Inputs, MadeInput, MeasureError, make_inputs};
-use crate::race::{ProgramRace, RaceError, RaceGoal, Raced, Runner, preflight, race_programs};
+use crate::race::{
+    ProgramRace, RaceError, RaceGoal, RaceOptions, Raced, Runner, confirm_programs, preflight, race_programs,
+};
 use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, ProgramSignature, Timer};
+
+/// The part of a budget that the first process may take.
+const FIRST_PROCESS: f64 = 0.6;
 
 /// Races programs on the same inputs and compares each with the first: time, outputs and executable. Rounds of the same
 /// comparison in the ledger's sample log are not measured again.
@@ -56,11 +61,28 @@ pub fn compare(
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.is_exact = options.race.rounds.is_some();
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
-    let raced = race_programs(runner, &race, &options.race).map_err(|error| match error {
+    let of_first = |error| match error {
         RaceError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },
         error => CompareError::Race(error),
-    })?;
-    Ok(result(&*runner.timer, contestants, copy, inputs, raced, options))
+    };
+    let (first_part, rest) = parts_of_budget(&options.race);
+    let raced = race_programs(runner, &race, &first_part).map_err(of_first)?;
+    let mut result = result(&*runner.timer, contestants, copy, inputs, raced, options);
+    let differing: Vec<usize> = result.differing();
+    // all intervals hold together, the copy's too
+    let others = contestants.len() - 1 + usize::from(copy.is_some());
+    let question = ProcessQuestion::difference(options.rules.confidence, options.rules.min_difference, others);
+    let known = confirm_programs(runner, &race, &rest, (&differing, &question)).map_err(of_first)?;
+    for (place, confirmation) in differing.into_iter().zip(known) {
+        result.take_confirmation(place, confirmation);
+    }
+    Ok(result)
+}
+
+/// What the first process may take of the time, and what is left for those that confirm what it shows.
+fn parts_of_budget(options: &RaceOptions) -> (RaceOptions, RaceOptions) {
+    let part = |part: f64| options.clone().budget(options.budget.map(|budget| budget.mul_f64(part)));
+    (part(FIRST_PROCESS), part(1.0 - FIRST_PROCESS))
 }
 
 /// The programs' files, by their source; a program that is named twice is written once.
@@ -241,6 +263,7 @@ fn row(contestants: &[Contestant], place: usize, times: Option<Compared>, raced:
         ratio: beside_first.map(|times| times.ratio),
         interval: beside_first.map(|times| times.interval),
         relation: beside_first.map(|times| times.relation),
+        confirmation: None,
         failure,
     })
 }

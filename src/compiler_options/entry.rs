@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
-use crate::measured_by::TOOL;
+use crate::measured_by::{MachineLoad, TOOL};
 use crate::race::{CandidateOutcome, CandidateResult, CandidateTimes, RaceError, RaceOptions, TuneError};
 use crate::stats::Interval;
 use crate::timer::Timer;
@@ -22,6 +22,10 @@ pub(super) struct DecidedModule<'a> {
     pub(super) base: Config,
     pub(super) of_base: CandidateTimes,
     pub(super) candidates: &'a [CandidateResult],
+    /// What other processes did on the cores meanwhile.
+    pub(super) load: MachineLoad,
+    /// Fresh processes that confirmed it.
+    pub(super) processes: u32,
     /// The race that decided it, if there was one.
     pub(super) job: Option<Digest>,
     /// Digest of everything that the decision follows from, except the samples.
@@ -40,7 +44,7 @@ impl DecidedModule<'_> {
             config: self.config.clone(),
             provenance: Some(Provenance {
                 job: self.job.unwrap_or_else(|| Digest::of(self.search.as_bytes())),
-                measured_by: timer.info().measured_by(&options.cache_state).compiler(None),
+                measured_by: timer.info().measured_by(&options.cache_state).compiler(None).load(self.load),
                 batch: Vec::new(),
                 environment: timer.info().device.environment.clone(),
                 baseline: self.base,
@@ -48,6 +52,7 @@ impl DecidedModule<'_> {
                 best_ns: self.times.median_ns,
                 ratio: self.times.ratio,
                 interval: self.times.interval,
+                processes: self.processes,
                 rounds: u32::try_from(self.times.rounds).unwrap_or(u32::MAX),
                 measured: u32::try_from(measured).unwrap_or(u32::MAX),
                 failed: u32::try_from(failed).unwrap_or(u32::MAX),

@@ -7,11 +7,14 @@ use super::module::OptionModule;
 use super::variant::OptionVariant;
 use crate::call::{Call, Direction};
 use crate::counted::counted as number_of;
-use crate::decision::Round;
+use crate::decision::{ProcessQuestion, Round};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{Inputs, make_inputs};
-use crate::race::{Deadline, ProgramRace, RaceError, RaceOptions, Raced, Runner, no_signature, race_programs};
+use crate::race::{
+    Confirmation, Deadline, ProgramRace, RaceError, RaceOptions, Raced, Runner, confirm_programs, no_signature,
+    race_programs,
+};
 use crate::timer::{Build, InputArray, Job, JobCandidate, ProgramFile, ProgramSignature};
 use crate::tune::TimeBreakdown;
 
@@ -29,6 +32,8 @@ pub(super) struct VariantRaces<'a> {
     pub(super) slack: Vec<f64>,
     pub(super) scratch: &'a Path,
     pub(super) until: Deadline,
+    /// Whether a race was measured beside other processes on its cores.
+    pub(super) is_contended: bool,
 }
 
 /// Maximum number of sets that hang before no more are tried, because each takes the whole time limit.
@@ -71,7 +76,8 @@ impl<'a> VariantRaces<'a> {
     ) -> Self {
         let (inputs, inputs_digest, slack) = (Vec::new(), Digest::of(b""), Vec::new());
         let results = module.program.results.clone();
-        Self { runner, options, program, call, inputs, inputs_digest, results, slack, scratch, until }
+        let is_contended = false;
+        Self { runner, options, program, call, inputs, inputs_digest, results, slack, scratch, until, is_contended }
     }
 
     /// Makes the inputs of all variants.
@@ -157,13 +163,33 @@ impl<'a> VariantRaces<'a> {
         if let Some(rounds) = rules.exact {
             options = options.rounds(Some(rounds)).without_verdict();
         }
-        let race = ProgramRace {
+        let race = self.program_race(variants, rules);
+        let raced = race_programs(&mut self.runner, &race, &options)?;
+        self.is_contended |= raced.judgement.race_state.disturbance.is_contended;
+        Ok(raced)
+    }
+
+    /// Measures a variant of a race in fresh processes; `None` if it fails there, or there are none.
+    pub(super) fn confirm(
+        &mut self,
+        variants: &[OptionVariant],
+        rules: &Rules<'_>,
+        winner: usize,
+    ) -> Result<Option<Confirmation>, RaceError> {
+        let options = self.options.clone().budget(self.until.left());
+        let question = ProcessQuestion::gain(&options.rules);
+        let race = self.program_race(variants, rules);
+        let known = confirm_programs(&mut self.runner, &race, &options, (&[winner], &question))?;
+        Ok(known.into_iter().next().flatten())
+    }
+
+    fn program_race(&self, variants: &[OptionVariant], rules: &Rules<'_>) -> ProgramRace {
+        ProgramRace {
             joins_executables: rules.joins,
             is_exact: rules.exact.is_some(),
             slack: self.slack.clone(),
             ..ProgramRace::new(self.job(variants), self.inputs_digest, rules.stage)
-        };
-        race_programs(&mut self.runner, &race, &options)
+        }
     }
 }
 

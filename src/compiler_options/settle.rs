@@ -9,7 +9,7 @@ use super::module::{OptionModule, OptionTuneError, TunedOptions, call, hash_choi
 use super::precise::{error_from_reference, planned, try_reference};
 use super::race::{Rules, VariantRaces, counted, forecast, time_for_last};
 use super::rescue::{FirstRace, first_that_runs, rescuers};
-use super::rows::{SetRows, take_rows, take_verdict};
+use super::rows::{SetRows, judged_by, take_rows, take_verdict};
 use super::special_values::{error_of, special_value_flags, special_values};
 use super::variant::{OptionVariant, Variants};
 use super::verdict::{FinalVerdict, Finalist, decide};
@@ -18,17 +18,19 @@ use crate::call::Direction;
 use crate::candidates::{OptionChoice, OptionKind};
 use crate::config::Config;
 use crate::counted::counted as number_of;
-use crate::decision::DecisionRules;
+use crate::decision::{DecisionRules, ProcessOutcome, ProcessVerdict};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::measure::MeasuredProgram;
+use crate::measured_by::MachineLoad;
 use crate::race::{
     CandidateOutcome, CandidateResult, CandidateTimes, Deadline, RaceError, RaceOptions, RaceStage, Raced, Runner,
     preflight,
 };
 use crate::timer::events::{EventKind, Slice};
 use crate::tune::{
-    OperationResult, Status, Tally, TuneError, ended_by_user, fill_from_entry, rounds_measured, time_breakdown,
+    OperationResult, Status, Tally, TuneError, ended_by_user, fill_from_entry, not_confirmed, rounds_measured,
+    time_breakdown, undecided,
 };
 
 /// The numbers of last rounds after which the interval is evaluated.
@@ -378,6 +380,7 @@ impl Walk<'_, '_> {
         is_rescued: bool,
         finals: Option<Finals>,
     ) -> Result<Option<(CacheKey, Arc<Entry>)>, RaceError> {
+        self.result.load = MachineLoad::of(self.races.is_contended);
         let tied = finals.as_ref().map(|last| take_verdict(&mut self.rows, &last.variants, &last.verdict));
         self.result.candidates = std::mem::take(&mut self.rows).into_values().collect();
         let base = self.result.baseline.config.clone();
@@ -390,7 +393,13 @@ impl Walk<'_, '_> {
         self.result.status = Status::BaselineKept;
         self.result.reason = format!("no set of options is significantly faster by {least} %");
         finals.iter().for_each(|finals| self.take_finals(finals));
-        let winner = finals.as_ref().and_then(Finals::winner);
+        let winner = match finals.as_ref().and_then(|finals| Some((finals, finals.winner()?))) {
+            Some((finals, winner)) => self.confirm(finals, winner)?,
+            None => None,
+        };
+        if self.result.status == Status::Undecided {
+            return Ok(None);
+        }
         if let Some((variant, times)) = &winner
             && !self.take_winner(variant, times)
         {
@@ -409,10 +418,46 @@ impl Walk<'_, '_> {
         };
         let (candidates, program) = (&self.result.candidates, self.module.program.meaning());
         let tied = tied.unwrap_or_default();
-        let decided = DecidedModule { config, times, tied, base, of_base, candidates, job, search, program };
+        let processes = self.result.confirmation.as_ref().filter(|_| winner.is_some());
+        let processes = processes.map_or(0, |known| known.processes.len() as u32);
+        let load = self.result.load.clone();
+        let decided =
+            DecidedModule { config, times, tied, base, of_base, candidates, processes, load, job, search, program };
         let entry = Arc::new(decided.into_entry(&*self.races.runner.timer, self.races.options));
         fill_from_entry(self.result, &entry);
         self.commit((key, entry), job, &process)
+    }
+
+    /// The winner with what fresh processes say of its times, if they confirm it; the result says what they found.
+    fn confirm<'f>(
+        &mut self,
+        finals: &'f Finals,
+        (variant, times): (&'f OptionVariant, CandidateTimes),
+    ) -> Result<Option<(&'f OptionVariant, CandidateTimes)>, RaceError> {
+        let Some(winner) = finals.verdict.winner.filter(|_| self.races.options.processes > 0) else {
+            return Ok(Some((variant, times)));
+        };
+        let rules = Rules { stage: "last", exact: None, is_fresh: false, joins: false };
+        let confirmation = self.races.confirm(&finals.variants, &rules, winner)?;
+        self.result.confirmation.clone_from(&confirmation);
+        Ok(match confirmation.as_ref().map(|known| (known.verdict.outcome, known.verdict)) {
+            Some((ProcessOutcome::Confirmed, ProcessVerdict { ratio, interval, .. })) => {
+                let mut rows = self.result.candidates.iter_mut();
+                if let Some(row) = rows.find(|row| row.config == variant.config) {
+                    judged_by(row, ratio, interval);
+                }
+                Some((variant, CandidateTimes { ratio, interval, ..times }))
+            }
+            Some((ProcessOutcome::Refuted, _)) => {
+                self.result.reason = confirmation.as_ref().map(not_confirmed).unwrap_or_default();
+                None
+            }
+            _ => {
+                self.result.status = Status::Undecided;
+                self.result.reason = undecided(confirmation.as_ref());
+                None
+            }
+        })
     }
 
     /// Writes what the last rounds say about the default, and whether they decide.

@@ -28,6 +28,7 @@ use crate::digest::FieldHasher;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measure::MeasureError;
+use crate::measured_by::MachineLoad;
 use crate::race::{CandidateResult, CandidateTimes, Deadline, RaceError, RaceOptions, Raced, Runner};
 use crate::timer::Timer;
 use crate::timer::events::{Events, Slice};
@@ -37,6 +38,9 @@ use crate::tune::{
 
 /// Without a budget, the last rounds of all modules share this, or a third of the time spent before if that is longer.
 const LEAST_LAST: Duration = Duration::from_secs(10);
+
+/// The race whose rounds no search has seen.
+const LAST_STAGE: &str = "shared";
 
 /// One module of a process.
 #[derive(Debug, Clone)]
@@ -330,7 +334,7 @@ impl SharedSearch<'_> {
         self.on_module((place, &shared.module), |races| {
             let mut last = None;
             for rounds in LOOKS {
-                let raced = race(races, &shared.module, sets, "shared", rounds)?;
+                let raced = race(races, &shared.module, sets, LAST_STAGE, rounds)?;
                 let copy_bound = verdict(&raced, 0, &rules).copy_bound;
                 let ratios = verdict(&raced, sets.len(), &for_all).ratios;
                 let of = |set: usize| ratios.iter().find(|(one, ..)| one.candidate == set + 2);
@@ -343,7 +347,9 @@ impl SharedSearch<'_> {
                     break;
                 }
             }
-            last.ok_or(RaceError::Interrupted)
+            let mut last = last.ok_or(RaceError::Interrupted)?;
+            confirm_wins(races, &shared.module, sets, (&mut last.on, rules.min_improvement))?;
+            Ok(last)
         })
     }
 
@@ -386,7 +392,10 @@ impl SharedSearch<'_> {
             let (candidates, program) = (&operation.candidates, shared.module.program.meaning());
             let (search, job) = (search.to_owned(), Some(raced.digest));
             let tied = Vec::new();
-            let decided = DecidedModule { config, times, tied, base, of_base, candidates, job, search, program };
+            let (processes, load) = (0, MachineLoad::of(raced.judgement.race_state.disturbance.is_contended));
+            operation.load = load.clone();
+            let decided =
+                DecidedModule { config, times, tied, base, of_base, candidates, processes, load, job, search, program };
             let entry = Arc::new(decided.into_entry(&*self.runner.timer, self.options));
             fill_from_entry(operation, &entry);
             if shared.module.key.is_ok() && !process.is_empty() {
@@ -448,10 +457,34 @@ fn race(
     stage: &str,
     rounds: u32,
 ) -> Result<Raced, RaceError> {
-    let base = variants_of(module).base();
-    let raced: Vec<OptionVariant> = [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect();
     let is_fresh = races.options.force && Some(&rounds) == LOOKS.first();
-    races.race(&raced, &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
+    races.race(&with_base(module, sets), &Rules { stage, exact: Some(rounds), is_fresh, joins: false })
+}
+
+/// The sets behind the default and its copy.
+fn with_base(module: &OptionModule, sets: &[OptionVariant]) -> Vec<OptionVariant> {
+    let base = variants_of(module).base();
+    [base.clone(), base].into_iter().chain(sets.iter().cloned()).collect()
+}
+
+/// Lets fresh processes say what the sets that win on a module take of the default's time there.
+fn confirm_wins(
+    races: &mut VariantRaces<'_>,
+    module: &OptionModule,
+    sets: &[OptionVariant],
+    (on, min_improvement): (&mut OnModule, f64),
+) -> Result<(), RaceError> {
+    if races.options.processes == 0 {
+        return Ok(());
+    }
+    let rules = Rules { stage: LAST_STAGE, exact: None, is_fresh: false, joins: false };
+    for set in (0..sets.len()).filter(|&set| on.wins(set, min_improvement)).collect::<Vec<_>>() {
+        let known = races.confirm(&with_base(module, sets), &rules, set + 2)?;
+        if let Some(ratio) = on.ratios.get_mut(set) {
+            *ratio = known.map(|known| (known.verdict.ratio, known.verdict.interval));
+        }
+    }
+    Ok(())
 }
 
 /// The rows of the last rounds without the default's copy, each set with the ratio that it was judged by.

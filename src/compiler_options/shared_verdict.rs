@@ -38,7 +38,7 @@ impl OnModule {
     }
 
     /// Whether a set is significantly faster.
-    fn wins(&self, set: usize, min_improvement: f64) -> bool {
+    pub(super) fn wins(&self, set: usize, min_improvement: f64) -> bool {
         self.ratio(set).is_some_and(|(_, interval)| interval.high < 1.0 - self.copy_bound.max(min_improvement))
     }
 

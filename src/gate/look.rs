@@ -1,10 +1,10 @@
 //! Pure: from the rounds of a config beside its baseline, whether its ratio changed.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Round, RoundNoise, anytime_interval, disturbance, log_ratios, paired_ratios, slower};
+use crate::decision::{
+    ProcessQuestion, ProcessRatio, ProcessSpread, Round, anytime_interval, disturbance, paired_ratios, process_ratios,
+};
 use crate::stats::{Interval, median};
 
 /// Candidates of every round: the baseline, and the config that is checked.
@@ -12,8 +12,6 @@ const BASELINE: usize = 0;
 const CONFIG: usize = 1;
 /// Minimum number of rounds.
 pub const MIN_ROUNDS: usize = 6;
-/// Number of worker processes that must all show a change.
-const MIN_PROCESSES: usize = 2;
 /// Confidence of the interval that is reported.
 const CONFIDENCE: f64 = 0.95;
 /// The normal quantile of a confidence of 99%, two-sided.
@@ -71,30 +69,30 @@ pub struct EvidenceLook {
     pub baseline_ns: f64,
     /// Median of the config, nanoseconds.
     pub config_ns: f64,
-    /// Median of the config's time over the baseline's, round by round.
+    /// The config's time over the baseline's: the geometric mean over processes of the median over rounds.
     pub ratio: f64,
-    /// Interval of that median.
+    /// Interval of that mean; of a single process that of its median.
     pub interval: Interval,
     /// The change that the medians of all processes show, if it is the same in all.
     pub change: Option<RatioChange>,
-    /// The e-value of the rounds against "it did not change this way". Without a change there is no hypothesis to
+    /// The e-value of the processes against "it did not change this way". Without a change there is no hypothesis to
     /// reject.
     pub e_value: f64,
 }
 
 impl EvidenceLook {
-    /// Whether the change is significant: by the required e-value, and in a second process too, since all rounds of a
-    /// process share the effect of its memory layout.
+    /// Whether the change is significant, by the required e-value.
     pub fn is_proven(&self, e_value_needed: f64) -> bool {
-        self.change.is_some() && self.processes >= MIN_PROCESSES && self.e_value >= e_value_needed
+        self.change.is_some() && self.e_value >= e_value_needed
     }
 }
 
 /// Evaluates rounds of two candidates, the baseline first. `None` if fewer than [`MIN_ROUNDS`] count.
 ///
-/// The e-value is that of [`slower`], a test martingale: if the config did not change, the probability that it ever
-/// reaches x is at most 1/x, at any number of looks.
-pub fn look(rounds: &[Round], limits: &Limits) -> Option<EvidenceLook> {
+/// The e-value is that of the processes ([`crate::decision::ProcessRatio`]), which have this spread: all rounds of a
+/// process share its memory layout and its state of the machine. If the config did not change, the probability that it
+/// ever reaches x is at most 1/x, at any number of looks.
+pub fn look(rounds: &[Round], limits: &Limits, spread: &ProcessSpread) -> Option<EvidenceLook> {
     let set_aside = disturbance(rounds).set_aside;
     let usable = |round: &Round| round.sample_ns(BASELINE).is_some() && round.sample_ns(CONFIG).is_some();
     let counted: Vec<&Round> = rounds
@@ -107,38 +105,38 @@ pub fn look(rounds: &[Round], limits: &Limits) -> Option<EvidenceLook> {
         return None;
     }
     let ratios = paired_ratios(counted.iter().copied(), CONFIG, BASELINE);
-    let differences = log_ratios(counted.iter().copied(), CONFIG, BASELINE);
-    let mut by_process: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
-    for (round, difference) in counted.iter().zip(&differences) {
-        by_process.entry(round.epoch).or_default().push(*difference);
-    }
-    let medians: Vec<f64> = by_process.values().filter_map(|differences| median(differences)).collect();
-    let (above, below) = (limits.slower.ln(), limits.faster.map(f64::ln));
-    let change = if medians.iter().all(|median| *median > above) {
+    let owned: Vec<Round> = counted.iter().map(|round| (*round).clone()).collect();
+    let processes = process_ratios(&owned, CONFIG, BASELINE);
+    let (above, below) = (limits.slower, limits.faster);
+    let change = if processes.iter().all(|process| process.ratio > above) {
         Some(RatioChange::Slower)
-    } else if below.is_some_and(|below| medians.iter().all(|median| *median < below)) {
+    } else if below.is_some_and(|below| processes.iter().all(|process| process.ratio < below)) {
         Some(RatioChange::Faster)
     } else {
         None
     };
-    // how far each round is beyond the limit
-    let beyond: Option<Vec<f64>> = match (change, below) {
-        (Some(RatioChange::Slower), _) => Some(differences.iter().map(|difference| difference - above).collect()),
-        (Some(RatioChange::Faster), Some(below)) => {
-            Some(differences.iter().map(|difference| below - difference).collect())
-        }
-        _ => None,
+    let limit = match change {
+        Some(RatioChange::Faster) => below.unwrap_or(above),
+        _ => above,
     };
-    let noise = RoundNoise::of(&counted, &[BASELINE, CONFIG], BASELINE);
+    let question = ProcessQuestion::difference(CONFIDENCE, 0.0, 1);
+    // how far each process is beyond the limit
+    let beyond: Vec<ProcessRatio> = processes.iter().map(|process| process.over(limit)).collect();
+    let e_value = question.judge(&beyond, spread).map_or(1.0, |verdict| verdict.e_value);
+    let over_processes = question.judge(&processes, spread).filter(|_| processes.len() > 1);
+    let interval = match over_processes {
+        Some(verdict) => verdict.interval,
+        None => anytime_interval(&ratios, CONFIDENCE)?,
+    };
     let times = |candidate| counted.iter().filter_map(|round| round.sample_ns(candidate)).collect::<Vec<_>>();
     Some(EvidenceLook {
         rounds: counted.len(),
-        processes: by_process.len(),
+        processes: processes.len(),
         baseline_ns: median(&times(BASELINE))?,
         config_ns: median(&times(CONFIG))?,
-        ratio: median(&ratios)?,
-        interval: anytime_interval(&ratios, CONFIDENCE)?,
+        ratio: over_processes.map_or(median(&ratios)?, |verdict| verdict.ratio),
+        interval,
         change,
-        e_value: beyond.map_or(1.0, |beyond| slower(&beyond, &noise).min(f64::MAX)),
+        e_value: if change.is_some() { e_value } else { 1.0 },
     })
 }

@@ -11,7 +11,7 @@ use crate::tune::TuneError;
 
 /// Number of series of rounds, each in a worker process of its own, after which a still uncertain change counts as
 /// none.
-const MOST_SERIES: u32 = 4;
+const MOST_SERIES: u32 = 8;
 
 /// Whether an entry still holds.
 pub(super) struct EntryQuestion<'a> {
@@ -45,7 +45,7 @@ impl EntryQuestion<'_> {
             };
             let limits = self.limits(&rounds);
             operation.limit = Some(limits.slower);
-            let Some(seen) = look(&rounds, &limits) else {
+            let Some(seen) = look(&rounds, &limits, &self.options.spread_of(&[])) else {
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {}", self.too_few);
                 return Ok(());
             };

@@ -51,7 +51,7 @@ fn latest<'t, 'r, 'a>(rows: &'r [EntryRow<'a>], texts: &'t [Cow<'_, str>]) -> Ve
     distinct.sort_by(|a, b| a.0.cmp(b.0));
     distinct.dedup_by(|a, b| a.0 == b.0);
     // replayed ones must not push measured ones out
-    let alone: Vec<bool> = distinct.iter().map(|(_, row)| !row.may_supersede() && !row.may_be_replayed()).collect();
+    let alone: Vec<bool> = distinct.iter().map(|(_, row)| !row.may_supersede() && !row.may_be_private()).collect();
     let mut times: Vec<u64> =
         distinct.iter().zip(&alone).filter(|(_, alone)| **alone).map(|((_, row), _)| row.decided()).collect();
     times.sort_unstable_by_key(|time| Reverse(*time));

@@ -107,6 +107,8 @@ pub enum StepVerdict {
     Loses,
     /// It differs, but the same program twice may differ as much.
     WithinNoise,
+    /// It differs in the first process, and fresh ones do not agree on it.
+    VariesByProcess,
     /// It was not raced by itself, or not long enough.
     NotSeparated,
     /// The step is the same program with and without it.
@@ -124,6 +126,7 @@ impl StepVerdict {
             Self::Gains => "gains",
             Self::Loses => "loses",
             Self::WithinNoise => "within noise of A/A",
+            Self::VariesByProcess => "varies by process",
             Self::NotSeparated => "not separated",
             Self::NoEffect => "no effect",
             Self::PutBack => "put back",
@@ -162,6 +165,7 @@ impl Effect {
             Some(Relation::Faster) => faster,
             Some(Relation::Slower) => slower,
             Some(Relation::WithinNoise) => StepVerdict::WithinNoise,
+            Some(Relation::VariesByProcess) => StepVerdict::VariesByProcess,
             Some(Relation::NotSeparated) | None => StepVerdict::NotSeparated,
         };
         Self {

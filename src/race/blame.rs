@@ -108,7 +108,9 @@ impl Measuring<'_> {
     /// Starts another worker, without the candidates that were dropped or that share another one's code.
     pub(super) fn restart(&mut self, reason: &Failure) -> Result<(), RaceError> {
         let without: Vec<usize> = self.evidence.failures.keys().chain(self.evidence.same.keys()).copied().collect();
-        self.process.restart(reason, &without)
+        self.process.restart(reason, &without)?;
+        self.watch_cores();
+        Ok(())
     }
 
     pub(super) fn fail(&mut self, candidate: usize, failure: Failure) -> Result<(), RaceError> {

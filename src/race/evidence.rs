@@ -10,6 +10,7 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::samples::{CandidateSamples, JobHistory, JobRecord, LogRecord, ProgramFigures, RoundRecord};
 use crate::stats::median;
 
+use super::contention::CONTENDED;
 use super::{JobIdentity, OutputDifference};
 
 /// Minimum number of samples for a statement about first runs.
@@ -21,6 +22,8 @@ struct ProcessRounds {
     /// The process.
     epoch: u32,
     rounds: Vec<RoundRecord>,
+    /// Whether it confirms what others chose.
+    is_confirming: bool,
 }
 
 /// What is known of one job, over all runs: rounds by measuring process, and failures.
@@ -72,8 +75,9 @@ impl JobEvidence {
         Ok(())
     }
 
+    /// The rounds of the processes that choose.
     fn rounds(&self) -> impl DoubleEndedIterator<Item = &RoundRecord> {
-        self.processes.iter().flat_map(|process| &process.rounds)
+        self.processes.iter().filter(|process| !process.is_confirming).flat_map(|process| &process.rounds)
     }
 
     /// Records what is known about a prepared program.
@@ -107,17 +111,25 @@ impl JobEvidence {
         self.processes.is_empty()
     }
 
+    /// Whether processes confirmed anything yet.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.processes.iter().any(|process| process.is_confirming)
+    }
+
     /// Adds a round to its process.
     pub(crate) fn push(&mut self, round: RoundRecord) {
-        match self.processes.last_mut().filter(|process| process.epoch == round.epoch) {
+        let is_confirming = round.confirming;
+        let is_same = |last: &&mut ProcessRounds| last.epoch == round.epoch && last.is_confirming == is_confirming;
+        match self.processes.last_mut().filter(is_same) {
             Some(process) => process.rounds.push(round),
-            None => self.processes.push(ProcessRounds { epoch: round.epoch, rounds: vec![round] }),
+            None => self.processes.push(ProcessRounds { epoch: round.epoch, rounds: vec![round], is_confirming }),
         }
     }
 
     /// The number for the next round.
     pub(crate) fn next_round(&self) -> u32 {
-        self.rounds().map(|round| round.round.saturating_add(1)).max().unwrap_or(0)
+        let rounds = self.processes.iter().flat_map(|process| &process.rounds);
+        rounds.map(|round| round.round.saturating_add(1)).max().unwrap_or(0)
     }
 
     /// The number for the next measuring process.
@@ -150,6 +162,18 @@ impl JobEvidence {
             self.rounds().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();
         let is_left = |candidate: &usize| *candidate != identity.baseline && !seen.contains(candidate);
         self.left = self.competing(identity).into_iter().filter(is_left).collect();
+    }
+
+    /// Lets only the baseline and these candidates compete; returns who was skipped before.
+    pub(super) fn admit_alone(&mut self, identity: &JobIdentity, candidates: &[usize]) -> BTreeSet<usize> {
+        let others = identity.distinct().into_iter();
+        let others = others.filter(|other| *other != identity.baseline && !candidates.contains(other)).collect();
+        std::mem::replace(&mut self.left, others)
+    }
+
+    /// Skips whom [`admit_alone`](Self::admit_alone) returned.
+    pub(super) fn admit_as(&mut self, left: BTreeSet<usize>) {
+        self.left = left;
     }
 
     /// Skips candidates in this run.
@@ -214,33 +238,42 @@ impl JobEvidence {
         self.last_to_decision(usize::MAX, candidates, baseline)
     }
 
+    /// The same of the rounds of processes that confirm what others chose.
+    pub(crate) fn confirming_to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
+        let confirming = self.processes.iter().filter(|process| process.is_confirming);
+        confirming.flat_map(|one| &one.rounds).map(|round| self.to_round(round, candidates, baseline)).collect()
+    }
+
     /// The same of the last rounds alone.
     pub(crate) fn last_to_decision(&self, last: usize, candidates: usize, baseline: usize) -> Vec<Round> {
-        let to_round = |round: &RoundRecord| {
-            let (inner, sentinel_ns) = match round.samples.as_slice() {
-                [begin, inner @ .., end]
-                    if begin.candidate == baseline
-                        && end.candidate == baseline
-                        && inner.iter().any(|sample| sample.candidate == baseline) =>
-                {
-                    (inner, fastest(begin).zip(fastest(end)).map(|(begin, end)| [begin, end]))
-                }
-                samples => (samples, None),
-            };
-            let mut samples_ns = vec![None; candidates];
-            for sample in inner {
-                let is_out = self.failures.contains_key(&sample.candidate);
-                if let (Some(slot), false) = (samples_ns.get_mut(sample.candidate), is_out) {
-                    *slot = fastest(sample);
-                }
+        let skipped = self.rounds().count().saturating_sub(last);
+        self.rounds().skip(skipped).map(|round| self.to_round(round, candidates, baseline)).collect()
+    }
+
+    fn to_round(&self, round: &RoundRecord, candidates: usize, baseline: usize) -> Round {
+        let (inner, sentinel_ns) = match round.samples.as_slice() {
+            [begin, inner @ .., end]
+                if begin.candidate == baseline
+                    && end.candidate == baseline
+                    && inner.iter().any(|sample| sample.candidate == baseline) =>
+            {
+                (inner, fastest(begin).zip(fastest(end)).map(|(begin, end)| [begin, end]))
             }
-            // the median of the baseline's three samples, because all others are compared with it
-            if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
-                *own = own.clamp(begin.min(end), begin.max(end));
-            }
-            Round::new(round.epoch, samples_ns).sentinel_ns(sentinel_ns)
+            samples => (samples, None),
         };
-        self.rounds().skip(self.rounds().count().saturating_sub(last)).map(to_round).collect()
+        let mut samples_ns = vec![None; candidates];
+        for sample in inner {
+            let is_out = self.failures.contains_key(&sample.candidate);
+            if let (Some(slot), false) = (samples_ns.get_mut(sample.candidate), is_out) {
+                *slot = fastest(sample);
+            }
+        }
+        // the median of the baseline's three samples, because all others are compared with it
+        if let (Some([begin, end]), Some(Some(own))) = (sentinel_ns, samples_ns.get_mut(baseline)) {
+            *own = own.clamp(begin.min(end), begin.max(end));
+        }
+        let is_contended = round.contention.is_some_and(|cores| cores >= CONTENDED);
+        Round::new(round.epoch, samples_ns).sentinel_ns(sentinel_ns).is_contended(is_contended)
     }
 
     /// Candidates with programs of their own that cannot run on this device at all, never including the baseline. That
@@ -286,14 +319,7 @@ mod tests {
     #[test]
     fn a_failed_candidate_loses_its_samples_and_the_ends_are_the_sentinel() {
         let sample = |candidate, ns: &[u64]| CandidateSamples { candidate, ns: ns.to_vec() };
-        let round = |round, samples| RoundRecord {
-            job: Digest::of(b""),
-            epoch: round,
-            round,
-            source: "replay".into(),
-            samples,
-            programs: Vec::new(),
-        };
+        let round = |round, samples| RoundRecord::new(Digest::of(b""), round, round, "replay".into(), samples);
         let mut rounds = JobEvidence::default();
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
         rounds.push(round(1, vec![sample(0, &[7])]));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::contention::{ContentionWatch, LoadPolicy};
 use super::evidence::JobEvidence;
 use super::expected::ExpectedOutputs;
 use super::process::Process;
@@ -23,7 +24,8 @@ pub(crate) fn measure<'a>(
 ) -> Result<u32, RaceError> {
     let (ledger, process) = (runner.ledger, Process::new(runner, job));
     let (forgiven, spent) = (Forgiven::default(), TimeSpent::default());
-    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent }.run()
+    let watch = ContentionWatch::default();
+    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, watch, is_confirming: false }.run()
 }
 
 /// Who says which candidates are compiled next.
@@ -63,6 +65,10 @@ pub(super) struct Measuring<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) forgiven: Forgiven,
     pub(super) spent: TimeSpent,
+    /// What other processes do on the cores.
+    pub(super) watch: ContentionWatch,
+    /// Whether its rounds confirm what others chose.
+    pub(super) is_confirming: bool,
 }
 
 /// Who had a second chance.
@@ -89,6 +95,7 @@ impl Measuring<'_> {
         let _job = self.process.events.try_open(Slice::Job(self.process.job)).map_err(RaceError::Failed)?;
         let epoch = self.evidence.next_epoch();
         self.in_phase(Phase::LoadInputs, |this| this.process.begin(epoch)).map_err(RaceError::Failed)?;
+        self.watch_cores();
         let measured = self.run_begun();
         let _ending = self.process.events.open(Slice::Step("end"));
         self.process.timer.end();
@@ -150,6 +157,13 @@ impl Measuring<'_> {
             })?;
         }
         self.in_phase(Phase::WarmUp, |this| this.warm_up(wave, warm))
+    }
+
+    /// Observes the cores from now on, if samples depend on them.
+    pub(super) fn watch_cores(&mut self) {
+        let depends = self.process.timer.info().can.on_these_cores;
+        let policy = if depends { self.referee.options.load } else { LoadPolicy::Ignore };
+        self.watch = ContentionWatch::begin(policy);
     }
 
     /// Whether the time is used up, with what passed since `begin`. A comparison needs all its programs, so compiling

@@ -35,6 +35,8 @@
 
 mod blame;
 mod candidate_result;
+mod confirming;
+mod contention;
 mod device_slots;
 mod error;
 mod evidence;
@@ -59,6 +61,9 @@ pub use candidate_result::{
     CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,
     RaceStage, ReferenceError, SpecialValues,
 };
+pub use confirming::Confirmation;
+pub(crate) use confirming::{confirm_once, spreads};
+pub use contention::{LoadPolicy, QuietWait};
 pub(crate) use device_slots::{DeviceSlot, DeviceSlots};
 pub use error::{RaceError, TuneError};
 pub(crate) use evidence::JobEvidence;
@@ -67,6 +72,7 @@ pub(crate) use identity::{JobIdentity, NotLowered};
 pub(crate) use measuring::{Compiling, NextWave, measure};
 pub(crate) use options::Deadline;
 pub use options::RaceOptions;
+pub(crate) use program_race::confirm_programs;
 pub use program_race::{ProgramRace, Raced, race_programs};
 pub use referee::RaceGoal;
 pub(crate) use referee::Referee;

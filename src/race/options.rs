@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::decision::{DecisionRules, Resolution, Round};
+use super::contention::{LoadPolicy, QuietWait};
+use crate::decision::{DecisionRules, ProcessRatio, ProcessSpread, Resolution, Round};
 use crate::measured_by::CacheState;
 use crate::setters;
 use crate::stats::median;
@@ -21,6 +22,15 @@ pub struct RaceOptions {
     pub rules: DecisionRules,
     /// The noise floor that `selftest` found on this device.
     pub resolution: Resolution,
+    /// Fresh processes that may confirm a winner in one run; of a busy machine half as many again. Without any, what
+    /// the first process chose is final.
+    pub processes: u32,
+    /// What `selftest` found about the spread between processes on this device.
+    pub spread: Option<ProcessSpread>,
+    /// What is done about other processes on the cores.
+    pub load: LoadPolicy,
+    /// How long all races of a run may wait for a quiet machine.
+    pub quiet: QuietWait,
     /// Measure again what the log holds.
     pub force: bool,
     /// Seed of the order inside a round and of searches; inputs have the seeds of their own names.
@@ -34,6 +44,10 @@ setters!(RaceOptions {
     budget: Option<Duration>,
     rules: DecisionRules,
     resolution: Resolution,
+    processes: u32,
+    spread: Option<ProcessSpread>,
+    load: LoadPolicy,
+    quiet: QuietWait,
     force: bool,
     seed: u64,
     cache_state: CacheState,
@@ -46,6 +60,10 @@ impl Default for RaceOptions {
             budget: None,
             rules: DecisionRules::default(),
             resolution: Resolution::default(),
+            processes: PROCESSES,
+            spread: None,
+            load: LoadPolicy::default(),
+            quiet: QuietWait::default(),
             force: false,
             seed: 0,
             cache_state: CacheState::Warm,
@@ -56,7 +74,23 @@ impl Default for RaceOptions {
 /// Rounds if no number is requested but one is needed: under a profiler, and in a series of a check.
 const ROUNDS: u32 = 20;
 
+/// Fresh processes that may confirm a winner: three agree where it is quiet, and the others are for small gains.
+const PROCESSES: u32 = 8;
+
 impl RaceOptions {
+    /// The spread to assume of a call that these processes measured.
+    pub(crate) fn spread_of(&self, processes: &[ProcessRatio]) -> ProcessSpread {
+        if is_busy(processes) {
+            return ProcessSpread::CONTENDED;
+        }
+        self.spread.unwrap_or(ProcessSpread::QUIET)
+    }
+
+    /// How many processes may measure it in one run.
+    pub(crate) fn most_processes(&self, processes: &[ProcessRatio]) -> u32 {
+        if is_busy(processes) { self.processes.saturating_mul(3) / 2 } else { self.processes }
+    }
+
     /// The requested number of rounds, or the usual one.
     pub(crate) fn usual_rounds(&self) -> u32 {
         self.rounds.unwrap_or(ROUNDS)
@@ -74,6 +108,10 @@ impl RaceOptions {
         let known = median(&times).map_or(0.0, |ns| self.resolution.at(ns));
         self.rules.resolution(self.rules.resolution.max(known))
     }
+}
+
+fn is_busy(processes: &[ProcessRatio]) -> bool {
+    processes.iter().any(|process| process.is_contended)
 }
 
 /// When the time for races is over; never if there is no budget.

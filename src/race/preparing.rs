@@ -50,7 +50,11 @@ impl Measuring<'_> {
         budget.is_some_and(|budget: Duration| self.spent.compiling + begin.elapsed() >= budget / 2)
     }
 
-    fn prepare_all(&mut self, order: &mut [usize], reference: Option<&ExpectedOutputs>) -> Result<(), RaceError> {
+    pub(super) fn prepare_all(
+        &mut self,
+        order: &mut [usize],
+        reference: Option<&ExpectedOutputs>,
+    ) -> Result<(), RaceError> {
         let baseline = self.referee.identity.baseline;
         // the baseline first: without it nothing can be decided; then long programs, so that no core waits for one
         // started late

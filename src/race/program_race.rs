@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use super::confirming::confirm_each;
 use super::evidence::JobEvidence;
 use super::measuring::measure;
 use super::{
-    CandidateResult, Compiling, JobIdentity, OutputDifference, RaceError, RaceGoal, RaceOptions, Referee, Runner,
-    Terms, candidate_results,
+    CandidateResult, Compiling, Confirmation, JobIdentity, OutputDifference, RaceError, RaceGoal, RaceOptions, Referee,
+    Runner, Terms, candidate_results,
 };
 use crate::config::Config;
-use crate::decision::{Judgement, Round};
+use crate::decision::{Judgement, ProcessQuestion, Round};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
 use crate::measured_by::MeasuredBy;
@@ -138,6 +139,28 @@ pub fn race_programs(runner: &mut Runner<'_>, race: &ProgramRace, options: &Race
     let rounds_measured = measure(runner.borrowed(), &race.job, referee, Compiling::new(None, None), &mut evidence)?;
     let referee = Referee { options, ..referee };
     Ok(Raced { rounds_measured, rounds_kept, ..Raced::of(&race.job, referee, evidence) })
+}
+
+/// Measures candidates of a race in fresh processes until the question is answered about each of them. Returns what is
+/// known then of each; `None` of one that failed there.
+///
+/// # Errors
+/// As [`race_programs`].
+pub(crate) fn confirm_programs(
+    runner: &mut Runner<'_>,
+    race: &ProgramRace,
+    options: &RaceOptions,
+    (candidates, question): (&[usize], &ProcessQuestion),
+) -> Result<Vec<Option<Confirmation>>, RaceError> {
+    if candidates.is_empty() || options.processes == 0 || runner.timer.info().can.skip_outputs {
+        return Ok(vec![None; candidates.len()]);
+    }
+    let by = runner.timer.info().measured_by(&options.cache_state);
+    let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);
+    let mut evidence = JobEvidence::stored(runner.ledger, identity.digest, false)?;
+    let rules = options.clone().without_verdict();
+    let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
+    confirm_each(runner, (&race.job, referee), candidates, question, &mut evidence)
 }
 
 /// A candidate as the log knows it.

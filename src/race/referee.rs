@@ -2,7 +2,9 @@
 
 use super::evidence::JobEvidence;
 use super::{JobIdentity, RaceOptions};
-use crate::decision::{ComparisonRules, Judgement, RaceState, Settled, compare, judge, race};
+use crate::decision::{
+    ComparisonRules, Judgement, ProcessRatio, RaceState, Settled, compare, judge, process_ratios, race,
+};
 
 /// The question that a race answers.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -71,6 +73,12 @@ impl Referee<'_> {
             race_state.is_in_doubt = !found.is_settled;
         }
         race_state
+    }
+
+    /// What each process that confirms says about a candidate.
+    pub(crate) fn processes(&self, evidence: &JobEvidence, candidate: usize) -> Vec<ProcessRatio> {
+        let (candidates, baseline) = (self.candidates(), self.identity.baseline);
+        process_ratios(&evidence.confirming_to_decision(candidates, baseline), candidate, baseline)
     }
 
     /// The verdict. Among candidates that tie, one with fewer temporary bytes wins, and before that the incumbent.

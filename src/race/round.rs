@@ -1,11 +1,12 @@
 //! Collects a round: each competing candidate once, in one measuring process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::RaceError;
+use super::contention::{CONTENDED, LoadPolicy};
 use super::measuring::Measuring;
 use super::sampling::{ONE_RUN, Sampling};
 use crate::decision::wants_bracket;
@@ -30,20 +31,31 @@ impl Measuring<'_> {
         let round = self.evidence.next_round();
         let contenders = active.len();
         let slice = self.process.events.open(Slice::Round { number: u64::from(round) + 1, contenders });
+        let begin = Instant::now();
         let (samples, fault) = self.one_round(active, sampling, round)?;
+        let contention = self.watch.since(begin);
         drop(slice);
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         self.spent.running = self.spent.running.saturating_add(Duration::from_nanos(took));
         if !samples.is_empty() {
             let source = self.process.timer.info().source.clone();
             let programs = self.evidence.take_unlogged();
-            let record = RoundRecord { job: self.referee.identity.digest, epoch, round, source, samples, programs };
+            let record = RoundRecord::new(self.referee.identity.digest, epoch, round, source, samples)
+                .programs(programs)
+                .confirming(self.is_confirming)
+                .contention(contention);
             self.ledger.append(&LogRecord::Round(record.clone()))?;
             self.evidence.push(record);
-            self.process.events.tell(EventKind::Sampled { running_ns: took });
+            if !self.is_confirming {
+                self.process.events.tell(EventKind::Sampled { running_ns: took });
+            }
         }
         let is_whole = fault.is_none();
+        if contention.is_some_and(|cores| cores >= CONTENDED) {
+            self.wait_for_quiet();
+        }
         match fault {
+            None if self.is_confirming => self.forgiven.round = false,
             None => {
                 self.forgiven.round = false;
                 let done = self.evidence.count();
@@ -54,6 +66,16 @@ impl Measuring<'_> {
             Some(RoundFault { candidate: None, failure }) => self.find_culprit(failure)?,
         }
         Ok(is_whole)
+    }
+
+    /// Waits for others to leave the cores, unless the load is what is measured.
+    fn wait_for_quiet(&mut self) {
+        let options = self.referee.options;
+        if options.load == LoadPolicy::Wait {
+            let _waiting = self.process.events.open(Slice::Step("wait for a quiet machine"));
+            let process = &self.process;
+            self.watch.wait_for_quiet(&options.quiet, || process.check_cancelled().is_err());
+        }
     }
 
     /// Measures each candidate once, in a new random order every round, between two samples of the baseline if due.

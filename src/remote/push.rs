@@ -67,13 +67,16 @@ impl Remote {
         if self.address.is_read_only() {
             return Err(RemoteError::ReadOnly { url: self.address.to_string() });
         }
-        let (measured, replayed) = Cached::Entries(pushing.entries.to_vec()).without_replayed()?;
+        let (measured, replayed) = Cached::Entries(pushing.entries.to_vec()).publishable()?;
         let measured = measured.to_entries()?;
         if replayed > 0 && measured.is_empty() {
             return Err(RemoteError::Replayed { url: self.address.to_string() });
         }
         if replayed > 0 {
-            tracing::warn!("published without {} of replayed samples", counted(replayed, "decision"));
+            tracing::warn!(
+                "published without {} of replayed samples or of a busy machine",
+                counted(replayed, "decision")
+            );
         }
         let pushing = Pushing { entries: &measured, ..pushing };
         let own_key = pushing.signer.map(Signer::to_public_keys);
@@ -166,7 +169,7 @@ impl Remote {
             return Ok((None, None, Cached::Entries(Vec::new())));
         };
         // whoever published may not have left out what replayed samples decided
-        let (measured, _) = Cached::of_snapshot(pulled.snapshot).without_replayed()?;
+        let (measured, _) = Cached::of_snapshot(pulled.snapshot).publishable()?;
         Ok((pulled.manifest, Some(version), measured))
     }
 

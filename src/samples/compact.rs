@@ -239,14 +239,7 @@ mod tests {
 
     fn round(name: &str, round: u32) -> LogRecord {
         let samples = vec![CandidateSamples { candidate: 0, ns: vec![u64::from(round) + 10] }];
-        LogRecord::Round(RoundRecord {
-            job: Digest::of(name.as_bytes()),
-            epoch: 0,
-            round,
-            source: "replay".into(),
-            samples,
-            programs: Vec::new(),
-        })
+        LogRecord::Round(RoundRecord::new(Digest::of(name.as_bytes()), 0, round, "replay".into(), samples))
     }
 
     fn failed(name: &str) -> LogRecord {
@@ -405,14 +398,7 @@ mod tests {
         // many samples of the superseded job
         let samples = vec![CandidateSamples { candidate: 0, ns: vec![123_456_789; 400_000] }];
         for number in 20..23 {
-            let round = RoundRecord {
-                job: Digest::of(b"old"),
-                epoch: 0,
-                round: number,
-                source: "replay".into(),
-                samples: samples.clone(),
-                programs: Vec::new(),
-            };
+            let round = RoundRecord::new(Digest::of(b"old"), 0, number, "replay".into(), samples.clone());
             log.append(&LogRecord::Round(round)).unwrap();
         }
         // the folder was deleted, and with it the log's name

@@ -125,6 +125,13 @@ pub struct RoundRecord {
     /// What is known about programs prepared since the previous round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramFigures>,
+    /// Whether its process confirms a winner that others chose. Such rounds choose none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub confirming: bool,
+    /// How many cores other processes used meanwhile while threads of this measurement waited for one; absent if that
+    /// is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<f64>,
 }
 
 /// What is known about a candidate's program besides its times.
@@ -150,9 +157,11 @@ impl ProgramFigures {
 impl RoundRecord {
     /// A round of a job.
     pub fn new(job: Digest, epoch: u32, round: u32, source: Source, samples: Vec<CandidateSamples>) -> Self {
-        Self { job, epoch, round, source, samples, programs: Vec::new() }
+        Self { job, epoch, round, source, samples, programs: Vec::new(), confirming: false, contention: None }
     }
 }
+
+setters!(RoundRecord { programs: Vec<ProgramFigures>, confirming: bool, contention: Option<f64> });
 
 /// The samples of one candidate in one round.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

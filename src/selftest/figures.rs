@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{DecisionRules, JudgedOutcome, Round, disturbance, judge, log_ratios};
+use crate::decision::{DecisionRules, JudgedOutcome, ProcessSpread, Round, disturbance, judge, log_ratios};
 use crate::stats::{median, median_absolute_deviation};
 
 /// Share of the pairs of copies that differ by no more than the resolution.
@@ -46,6 +46,10 @@ pub struct Figures {
     pub between_rounds: f64,
     /// Standard deviation of the differences between copies that remain after any number of rounds.
     pub between_copies: f64,
+    /// How much the ratio of two copies varies between processes, beyond what their rounds explain; absent if fewer than
+    /// two processes measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_processes: Option<ProcessSpread>,
     /// How often one is called better.
     pub false_wins: FalseWins,
 }
@@ -73,6 +77,7 @@ impl Figures {
             claimed: claimed(rounds, copies)?,
             between_rounds,
             between_copies,
+            between_processes: None,
             false_wins: false_wins(rounds, copies, resolution),
         })
     }

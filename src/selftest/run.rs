@@ -11,17 +11,18 @@ use super::program::SelftestProgram;
 use super::store::Point;
 use crate::call::Call;
 use crate::config::Config;
+use crate::decision::{ProcessQuestion, ProcessRatio, ProcessSpread};
 use crate::digest::Digest;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
 use crate::measure::{InputOptions, MeasureError, make_inputs};
 use crate::measured_by::{CacheState, TOOL};
-use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, race_programs};
+use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, confirm_programs, race_programs};
 use crate::timer::events::{EventKind, Events, Slice};
 use crate::timer::{Job, JobCandidate, Timer};
 
 /// The amount of measurement.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct SelftestOptions {
     /// How often each program is loaded, at least twice.
     pub copies: usize,
@@ -29,12 +30,14 @@ pub struct SelftestOptions {
     pub rounds: u32,
     /// The state of the caches before every run.
     pub cache_state: CacheState,
+    /// How many processes tell the spread between them, and what is done about others on the cores.
+    pub race: RaceOptions,
 }
 
 impl SelftestOptions {
     /// A number of copies and rounds, with a state of the caches.
-    pub const fn new(copies: usize, rounds: u32, cache_state: CacheState) -> Self {
-        Self { copies, rounds, cache_state }
+    pub fn new(copies: usize, rounds: u32, cache_state: CacheState) -> Self {
+        Self { copies, rounds, cache_state, race: RaceOptions::default() }
     }
 }
 
@@ -71,12 +74,12 @@ pub fn selftest(
 ) -> Result<Point, SelftestError> {
     let _program = events.open(Slice::Operation { name: &program.name, index, of });
     events.tell(EventKind::Started { programs: options.copies, rounds_kept: 0 });
-    let SelftestOptions { copies, rounds, cache_state } = options.clone();
+    let SelftestOptions { copies, rounds, cache_state, race } = options.clone();
     // nothing is kept in any store
     let ledger = Ledger::in_memory(Vec::new());
     let mut runner = Runner::new(timer, &ledger, cancel, events);
     let job = job_of_copies(&mut runner, program, copies, &cache_state, scratch)?;
-    let race = RaceOptions::default().rounds(Some(rounds)).cache_state(cache_state);
+    let race = race.rounds(Some(rounds)).cache_state(cache_state);
     let inputs = Digest::of(job.call.call_key.as_bytes());
     let of_copies = ProgramRace { goal: RaceGoal::EveryRound, ..ProgramRace::new(job, inputs, "copies") };
     let raced = race_programs(&mut runner, &of_copies, &race)?;
@@ -84,6 +87,12 @@ pub fn selftest(
         return Err(SelftestError::Copy(failure));
     }
     let figures = Figures::of(&raced.rounds, options.copies).ok_or(SelftestError::NoTimes)?;
+    let others: Vec<usize> = (1..options.copies).collect();
+    // no answer ends it before all processes were measured
+    let question = ProcessQuestion::difference(1.0, 0.0, 1);
+    let known = confirm_programs(&mut runner, &of_copies, &race, (&others, &question))?;
+    let processes: Vec<&[ProcessRatio]> = known.iter().flatten().map(|one| one.processes.as_slice()).collect();
+    let figures = Figures { between_processes: ProcessSpread::between(&processes), ..figures };
     let measured_at = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let digest = program.program.digest();
     Ok(Point { program: program.name.clone(), digest, measured_at, tool: TOOL.to_owned(), figures })

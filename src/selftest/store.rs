@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::Figures;
 use crate::atomic_write::write_atomic;
 use crate::cache::{FolderLock, StoreError};
-use crate::decision::Resolution;
+use crate::decision::{ProcessSpread, Resolution};
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
 use crate::measured_by::{CacheState, MeasuredBy};
@@ -101,6 +101,8 @@ pub struct StoredFigures {
 pub struct KnownNoise {
     /// The noise floor, by the duration of programs.
     pub resolution: Resolution,
+    /// The spread between processes, if it was measured.
+    pub spread: Option<ProcessSpread>,
     /// Why there is nothing, if the figures cannot be used.
     pub damage: Option<String>,
     /// Whether there are only figures of other settings.
@@ -143,7 +145,9 @@ impl StoredFigures {
         let (stored, damage) = Self::read(folder);
         let resolution = stored.resolution(&FigureKey::of(timer, cache_state));
         let is_of_others = resolution.points().is_empty() && !stored.is_empty();
-        KnownNoise { resolution, damage, is_of_others }
+        let of_points = stored.points(&FigureKey::of(timer, cache_state)).iter();
+        let spread = ProcessSpread::pooled(of_points.filter_map(|point| point.figures.between_processes));
+        KnownNoise { resolution, spread, damage, is_of_others }
     }
 
     /// Adds figures; they replace those of the same program under the same setting.

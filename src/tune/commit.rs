@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::{Entry, Provenance};
 use crate::decision::{JudgedOutcome, Judgement, RaceState};
-use crate::measured_by::{CacheState, TOOL};
+use crate::measured_by::{CacheState, MachineLoad, TOOL};
 use crate::race::{JobEvidence, JobIdentity};
 use crate::registry::Invocation;
 use crate::search::Predictions;
@@ -34,7 +34,11 @@ pub(super) fn entry_of(
         config: candidate(judgement.winner)?.config.clone(),
         provenance: Some(Provenance {
             job: identity.digest,
-            measured_by: timer.info().measured_by(cache_state).compiler(None),
+            measured_by: timer
+                .info()
+                .measured_by(cache_state)
+                .compiler(None)
+                .load(MachineLoad::of(judgement.race_state.disturbance.is_contended)),
             batch: invocation.batch.clone(),
             environment: timer.info().device.environment.clone(),
             baseline: invocation.baseline.clone(),
@@ -43,6 +47,7 @@ pub(super) fn entry_of(
             ratio: winner.ratio,
             interval: winner.interval,
             rounds: winner.rounds as u32,
+            processes: 0,
             measured: judgement.candidates.iter().flatten().count() as u32,
             failed: evidence.failures.len() as u32,
             tie_set: judgement
@@ -68,6 +73,7 @@ pub(super) fn fill_from_judgement(result: &mut OperationResult, judgement: &Judg
     let RaceState { disturbance, rounds, resolution, .. } = &judgement.race_state;
     result.rounds_set_aside = u32::try_from(disturbance.set_aside.len()).unwrap_or(u32::MAX);
     result.drift = disturbance.drift;
+    result.load = MachineLoad::of(disturbance.is_contended);
     result.resolution = (*rounds > 0).then_some(*resolution);
     result.reason.clone_from(&judgement.reason);
 }

@@ -53,21 +53,29 @@ pub(super) fn run_on_devices(
         is_stopped: false,
     };
     let shared = SharedWork { work: Mutex::new(work), changed: Condvar::new() };
-    std::thread::scope(|scope| {
+    let are_left: Vec<bool> = std::thread::scope(|scope| {
+        let mut serving = Vec::new();
         for (place, tuner) in tuners.iter_mut().enumerate() {
             let shared = &shared;
-            scope.spawn(move || {
+            serving.push(scope.spawn(move || {
                 let track = format!("tuner {}", place + 1);
                 tuner.events = tuner.events.on_track(&track);
                 let events = tuner.events.clone();
                 let _serving = events.open(Slice::Step(&track));
-                shared.serve(tuner, plan);
-            });
+                shared.serve(tuner, plan)
+            }));
         }
+        serving.into_iter().map(|thread| thread.join().unwrap_or(false)).collect()
     });
     let work = shared.work.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut steps: Vec<TunedStep> = work.steps.into_iter().flatten().collect();
+    // one device confirms for all: a process of it serves every call
+    let mut left = tuners.iter_mut().zip(&are_left).filter(|(_, is_left)| **is_left);
+    if let Some((tuner, _)) = left.next() {
+        tuner.confirm(&mut steps);
+    }
     let mut stopped_by = None;
-    for step in work.steps.into_iter().flatten() {
+    for step in steps {
         result.take(step.operation, step.entry);
         note_unpublished(step.published, &mut result.notes);
         stopped_by = stopped_by.or(step.error);
@@ -77,8 +85,8 @@ pub(super) fn run_on_devices(
 }
 
 impl SharedWork {
-    /// One device's work, until there is no more or the device is lost.
-    fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) {
+    /// One device's work, until there is no more or the device is lost. Returns whether it is left.
+    fn serve(&self, tuner: &mut Autotuner<'_>, plan: &[PlannedInvocation]) -> bool {
         while let Some((index, is_stopped)) = self.next(plan, &mut tuner.slot) {
             let step = tuner.step(index, plan, is_stopped);
             let mut work = self.lock();
@@ -103,9 +111,10 @@ impl SharedWork {
             drop(work);
             self.changed.notify_all();
             if leaves {
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// The next invocation. Waits while another device may still return one, and while an earlier call of its operation

@@ -8,6 +8,7 @@
 
 mod choices;
 mod commit;
+mod confirming;
 mod devices;
 mod groups;
 mod job;
@@ -32,6 +33,7 @@ mod waves;
 mod work;
 
 pub(crate) use commit::fill_from_entry;
+pub(crate) use confirming::{not_confirmed, undecided};
 pub use groups::{NoGroups, SeveralHosts, WidestCall};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};

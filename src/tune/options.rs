@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::decision::{DecisionRules, Resolution};
+use crate::decision::{DecisionRules, ProcessSpread, Resolution};
 use crate::measured_by::CacheState;
 use crate::peaks::Peaks;
-use crate::race::RaceOptions;
+use crate::race::{LoadPolicy, QuietWait, RaceOptions};
 use crate::search::{Budget, StrategyKind};
 use crate::setters;
 
@@ -35,6 +35,10 @@ setters!(TuneOptions.race {
     budget: Option<Duration>,
     rules: DecisionRules,
     resolution: Resolution,
+    processes: u32,
+    spread: Option<ProcessSpread>,
+    load: LoadPolicy,
+    quiet: QuietWait,
     force: bool,
     seed: u64,
     cache_state: CacheState,

@@ -12,12 +12,13 @@ use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::hlo::{Evidence, Label};
-use crate::measured_by::MeasuredBy;
+use crate::measured_by::{MachineLoad, MeasuredBy};
 use crate::peaks::Peaks;
 use crate::stats::Interval;
 use crate::timer::Forecast;
 
 use super::{CandidateResult, MoreTime, Searched, TimeBreakdown};
+use crate::race::Confirmation;
 
 /// Version of the results' JSON.
 pub const RESULT_SCHEMA: u32 = 1;
@@ -37,6 +38,10 @@ pub enum Status {
     ValuesUnknown,
     /// A config is implausibly fast: nothing is decided.
     NotBelieved,
+    /// A config won in the process that chose it; fresh ones have not confirmed it yet.
+    Provisional,
+    /// Its winner varies by process: the baseline stays, and nothing is cached.
+    Undecided,
     /// It could not be decided.
     Failed,
     /// The run ended before it was decided; its samples are kept.
@@ -56,6 +61,8 @@ impl Status {
             Self::Cached => "cached",
             Self::ValuesUnknown => "values unknown",
             Self::NotBelieved => "not believed",
+            Self::Provisional => "provisional",
+            Self::Undecided => "undecided",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
             Self::Planned => "planned",
@@ -143,6 +150,9 @@ pub struct OperationResult {
     /// Interval of the speed-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub speed_up_interval: Option<Interval>,
+    /// What fresh processes say about the config that the first one chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmation: Option<Confirmation>,
     /// Configs that cannot be distinguished from the best.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tie_set: Vec<Config>,
@@ -166,6 +176,9 @@ pub struct OperationResult {
     /// The noise floor of the rounds, the smallest relative difference that they can detect: 0.01 is one per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<f64>,
+    /// What other processes did on the cores meanwhile; absent if they were quiet.
+    #[serde(default, skip_serializing_if = "MachineLoad::is_quiet")]
+    pub load: MachineLoad,
     /// How many more rounds would separate the configs of the tie set, if that is possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub more_time: Option<MoreTime>,
@@ -181,6 +194,12 @@ pub struct OperationResult {
 }
 
 impl OperationResult {
+    /// Leaves the baseline in place.
+    pub(crate) fn forget_winner(&mut self) {
+        (self.best, self.speed_up, self.speed_up_interval) = (None, None, None);
+        self.tie_set.clear();
+    }
+
     /// An operation without labels or measurements yet.
     pub(crate) fn undecided(call: Call, direction: Direction, baseline: Config) -> OperationResult {
         OperationResult {
@@ -200,6 +219,7 @@ impl OperationResult {
             best: None,
             speed_up: None,
             speed_up_interval: None,
+            confirmation: None,
             tie_set: Vec::new(),
             search: None,
             untried_chance: None,
@@ -208,6 +228,7 @@ impl OperationResult {
             rounds_kept: 0,
             rounds_set_aside: 0,
             resolution: None,
+            load: MachineLoad::default(),
             more_time: None,
             drift: None,
             forecast: None,

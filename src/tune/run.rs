@@ -16,6 +16,7 @@ use crate::registry::{Invocation, NotRunnable};
 use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Forecast, ProgramFile, Timer};
 
+use super::confirming::{ProvisionalCall, TunedCall};
 use super::job::own_programs;
 use super::searching::InvocationPlan;
 use super::time_breakdown::{Tally, time_breakdown};
@@ -33,11 +34,13 @@ pub(super) struct TunedStep {
     pub(super) error: Option<TuneError>,
     /// Whether the snapshot could be written.
     pub(super) published: Result<(), LedgerError>,
+    /// What its winner still has to show.
+    pub(super) provisional: Option<Box<ProvisionalCall>>,
 }
 
 impl Default for TunedStep {
     fn default() -> Self {
-        Self { operation: None, entry: None, error: None, published: Ok(()) }
+        Self { operation: None, entry: None, error: None, published: Ok(()), provisional: None }
     }
 }
 
@@ -47,8 +50,13 @@ impl Autotuner<'_> {
     pub(super) fn run(&mut self, plan: &[PlannedInvocation]) -> (AutotuningResult, Option<TuneError>) {
         let mut result = self.nothing_yet(plan);
         let mut stopped_by = None;
+        let mut steps: Vec<TunedStep> = Vec::with_capacity(plan.len());
         for index in 0..plan.len() {
-            let done = self.step(index, plan, stopped_by.is_some());
+            let is_stopped = steps.iter().any(|step| step.error.is_some());
+            steps.push(self.step(index, plan, is_stopped));
+        }
+        self.confirm(&mut steps);
+        for done in steps {
             result.take(done.operation, done.entry);
             note_unpublished(done.published, &mut result.notes);
             stopped_by = stopped_by.or(done.error);
@@ -61,7 +69,7 @@ impl Autotuner<'_> {
     /// The result of one planned invocation, failures included.
     pub(super) fn step(&mut self, index: usize, plan: &[PlannedInvocation], is_stopped: bool) -> TunedStep {
         let mut published = Ok(());
-        let (mut entry, mut error) = (None, None);
+        let (mut entry, mut error, mut provisional) = (None, None, None);
         let Some(planned) = plan.get(index) else { return TunedStep::default() };
         let mut operation = draft(planned);
         let (events, tally) = Tally::of(&self.events);
@@ -79,10 +87,11 @@ impl Autotuner<'_> {
             self.slot.iter_mut().for_each(DeviceSlot::work);
             let done = self.plan_race(&events, planned, &mut operation).and_then(|plan| match plan {
                 InvocationPlan::Race(race) => self.tune(&events, &race, &mut operation),
-                InvocationPlan::Finished(known) => Ok(known),
+                InvocationPlan::Finished(known) => Ok(TunedCall::Ended(known)),
             });
             match done {
-                Ok(decided) => {
+                Ok(TunedCall::Provisional(call)) => provisional = Some(call),
+                Ok(TunedCall::Ended(decided)) => {
                     entry = decided;
                     let _publishing = events.open(Slice::Step("publish"));
                     published = self.ledger.publish_if_due();
@@ -99,7 +108,7 @@ impl Autotuner<'_> {
         operation.time_breakdown = time_breakdown(&tally);
         let OperationResult { status, reason, speed_up, .. } = &operation;
         events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
-        TunedStep { operation: Some(operation), entry, error, published }
+        TunedStep { operation: Some(operation), entry, error, published, provisional }
     }
 
     /// What [`run`](Self::run) would tune; nothing is measured.
@@ -146,7 +155,7 @@ impl Autotuner<'_> {
     }
 
     /// The device's peaks, if known.
-    fn peaks(&self) -> Option<Peaks> {
+    pub(super) fn peaks(&self) -> Option<Peaks> {
         peaks(&*self.timer, self.options)
     }
 

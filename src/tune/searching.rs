@@ -5,8 +5,8 @@
 //! a resumed run or another strategy finds it. The best are raced as usual.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::cache::{CacheKey, Entry, Tier};
@@ -34,6 +34,7 @@ pub(super) enum InvocationPlan {
 }
 
 /// Candidates to race, and how they were picked.
+#[derive(Clone)]
 pub(super) struct Race {
     pub(super) invocation: Arc<Invocation>,
     /// Digest of the search that found them.
@@ -331,8 +332,8 @@ impl Autotuner<'_> {
         known
     }
 
-    /// Cached configs of the same operation for any call, device and direction: the nearest first, and the entries
-    /// themselves before their ties.
+    /// Cached configs of the same operation for any call, device and direction, after those that won in this run: the
+    /// nearest first, and the entries themselves before their ties.
     pub(super) fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
         let mut entries = self.ledger.cache().entries()?;
         entries.retain(|(other, ..)| other.call.op_id == key.call.op_id);
@@ -341,8 +342,12 @@ impl Autotuner<'_> {
         });
         let best = entries.iter().map(|(_, entry, _)| &entry.config);
         let tied = entries.iter().filter_map(|(_, entry, _)| entry.provenance.as_ref());
+        let winners = self.winners.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_run = winners.iter().rev().filter(|(other, _)| other.call.op_id == key.call.op_id);
         let mut priors: Vec<Config> = Vec::new();
-        for config in best.chain(tied.flat_map(|provenance| &provenance.tie_set)) {
+        for config in
+            of_run.map(|(_, config)| config).chain(best).chain(tied.flat_map(|provenance| &provenance.tie_set))
+        {
             if !priors.contains(config) {
                 priors.push(config.clone());
             }

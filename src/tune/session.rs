@@ -13,7 +13,7 @@ use crate::timer::Timer;
 use crate::timer::events::Events;
 
 use super::devices::run_on_devices;
-use super::tuner::{Autotuner, Surrogates};
+use super::tuner::{Autotuner, ProvisionalWinners, Surrogates};
 use super::{AutotuningResult, Remeasurement, TuneError, TuneOptions, TuningPlan};
 
 /// The stop flag of runs that nothing ends from outside.
@@ -193,9 +193,11 @@ impl<'a> Session<'a> {
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
         if *is_one_device {
             let (device_slots, surrogates) = (DeviceSlots::default(), Surrogates::default());
+            let winners = ProvisionalWinners::default();
             for tuner in &mut tuners {
                 tuner.slot = Some(device_slots.slot());
                 tuner.surrogates = Arc::clone(&surrogates);
+                tuner.winners = Arc::clone(&winners);
             }
         }
         tuners
@@ -227,6 +229,7 @@ impl SessionDevice<'_> {
             cancel,
             events: self.events.clone(),
             surrogates: Default::default(),
+            winners: Default::default(),
             slot: None,
         }
     }

@@ -25,6 +25,8 @@ pub struct TimeBreakdown {
     pub searching_ns: u64,
     /// Rounds.
     pub measuring_ns: u64,
+    /// Rounds of a winner in fresh processes, with loading and first runs there.
+    pub confirming_ns: u64,
     /// Workers started again after failures.
     pub waiting_ns: u64,
     /// CPU time of the compilations, over all cores; not included in another part.
@@ -48,6 +50,7 @@ impl TimeBreakdown {
             self.warm_up_ns,
             self.searching_ns,
             self.measuring_ns,
+            self.confirming_ns,
             self.waiting_ns,
         ];
         Duration::from_nanos(parts.into_iter().fold(0, u64::saturating_add))
@@ -63,6 +66,7 @@ impl AddAssign for TimeBreakdown {
             (&mut self.warm_up_ns, other.warm_up_ns),
             (&mut self.searching_ns, other.searching_ns),
             (&mut self.measuring_ns, other.measuring_ns),
+            (&mut self.confirming_ns, other.confirming_ns),
             (&mut self.waiting_ns, other.waiting_ns),
             (&mut self.compile_cpu_ns, other.compile_cpu_ns),
             (&mut self.compile_baselines_ns, other.compile_baselines_ns),
@@ -102,6 +106,7 @@ fn booked<'s>(time_breakdown: &'s mut TimeBreakdown, slice: &Slice<'_>) -> Optio
         Slice::Phase(Phase::Compile) => &mut time_breakdown.compile_ns,
         Slice::Phase(Phase::CompareOutputs) => &mut time_breakdown.checking_ns,
         Slice::Phase(Phase::WarmUp) => &mut time_breakdown.warm_up_ns,
+        Slice::Phase(Phase::Confirm) => &mut time_breakdown.confirming_ns,
         Slice::Phase(Phase::Measure) => &mut time_breakdown.measuring_ns,
         Slice::Phase(Phase::ListConfigs) | Slice::Search { .. } => &mut time_breakdown.searching_ns,
         Slice::Restart(_) => &mut time_breakdown.waiting_ns,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::call::Direction;
+use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
@@ -39,6 +40,8 @@ pub(super) struct Autotuner<'a> {
     pub(super) events: Events,
     /// For each operation the outcomes of its calls so far; shared by all calls tuned side by side on one device.
     pub(super) surrogates: Surrogates,
+    /// Configs that won in this run and are not confirmed yet; shared likewise.
+    pub(super) winners: ProvisionalWinners,
     /// Its slot among the calls that are tuned side by side on one device.
     pub(super) slot: Option<DeviceSlot>,
 }
@@ -48,6 +51,9 @@ pub(super) type Tuned = (String, Direction);
 
 /// For each operation the outcomes of its calls so far.
 pub(super) type Surrogates = Arc<Mutex<BTreeMap<Tuned, Surrogate>>>;
+
+/// Configs that won in a run and are not confirmed yet, by their calls.
+pub(super) type ProvisionalWinners = Arc<Mutex<Vec<(CacheKey, Config)>>>;
 
 /// How much of a job is measured.
 pub(super) enum Extent<'w> {

@@ -1,6 +1,7 @@
 //! One call, from what is known of it to its entry.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::cache::{Entry, Tier};
 use crate::config::Config;
@@ -14,6 +15,7 @@ use crate::search::{ExpectedRatio, Predictions, Surrogate};
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
+use super::confirming::{ProvisionalCall, TunedCall, write_confirmation};
 use super::job::InputFolder;
 use super::searching::Race;
 use super::tuner::{Autotuner, DecidedEntry, Extent, Tuned, known_before, timed_otherwise};
@@ -27,19 +29,19 @@ impl Autotuner<'_> {
         events: &Events,
         race: &Race,
         result: &mut OperationResult,
-    ) -> Result<DecidedEntry, TuneError> {
+    ) -> Result<TunedCall, TuneError> {
         let invocation = &*race.invocation;
         // the timer decides about a missing program: some timers build programs themselves
         if let Err(reason @ NotRunnable::ValuesUnknown(_)) = invocation.runnable() {
             result.status = Status::ValuesUnknown;
             result.reason = reason.to_string();
-            return Ok(None);
+            return Ok(TunedCall::Ended(None));
         }
         let identity = match self.identity(invocation) {
             Ok(identity) => identity,
             Err(reason) => {
                 result.reason = reason;
-                return Ok(None);
+                return Ok(TunedCall::Ended(None));
             }
         };
         let operation: Tuned = (invocation.call.op_id.clone(), invocation.direction);
@@ -47,10 +49,10 @@ impl Autotuner<'_> {
         let surrogate = before.unwrap_or_else(|| Surrogate::new(self.options.race.seed));
         let mut waves = self.waves(surrogate, race, &identity);
         let tuning = Tuning::begin(self, events, (race, identity), waves.as_mut().ok(), result);
-        let decided = tuning.and_then(|mut tuning| tuning.run());
+        let tuned = tuning.and_then(Tuning::run);
         let surrogate = waves.map_or_else(|surrogate| surrogate, |waves| waves.surrogate);
         self.lock_surrogates().insert(operation, surrogate);
-        decided
+        tuned
     }
 
     /// The waves in which a call's candidates are compiled; only the surrogate if everything is compiled at once.
@@ -75,26 +77,26 @@ impl Autotuner<'_> {
 }
 
 /// A call being tuned.
-struct Tuning<'t, 'a> {
+pub(super) struct Tuning<'t, 'a> {
     tuner: &'t mut Autotuner<'a>,
     events: &'t Events,
     race: &'t Race,
-    identity: JobIdentity,
+    pub(super) identity: JobIdentity,
     waves: Option<&'t mut Waves>,
     /// The entry in force.
     cached: Option<Arc<Entry>>,
     /// Whether this device has it. A shipped entry is a look-up's last resort; tuning measures it here.
     is_own: bool,
-    evidence: JobEvidence,
-    result: &'t mut OperationResult,
+    pub(super) evidence: JobEvidence,
+    pub(super) result: &'t mut OperationResult,
 }
 
 /// What the evidence says, and what was not compiled.
-struct TuningVerdict {
-    judgement: Judgement,
-    predictions: Predictions,
+pub(super) struct TuningVerdict {
+    pub(super) judgement: Judgement,
+    pub(super) predictions: Predictions,
     /// Programs that the budget left uncompiled.
-    not_compiled: usize,
+    pub(super) not_compiled: usize,
 }
 
 impl<'t, 'a> Tuning<'t, 'a> {
@@ -114,7 +116,27 @@ impl<'t, 'a> Tuning<'t, 'a> {
         Ok(Self { tuner, events, race, identity, waves, cached, is_own, evidence, result })
     }
 
-    fn run(&mut self) -> Result<DecidedEntry, TuneError> {
+    /// The same of a call whose winner is provisional.
+    pub(super) fn of_provisional(
+        (tuner, events): (&'t mut Autotuner<'a>, &'t Events),
+        race: &'t Race,
+        ((identity, evidence, cached), is_own): ((JobIdentity, JobEvidence, Option<Arc<Entry>>), bool),
+        result: &'t mut OperationResult,
+    ) -> Self {
+        Self { tuner, events, race, identity, waves: None, cached, is_own, evidence, result }
+    }
+
+    /// What is known now.
+    pub(super) fn into_evidence(self) -> JobEvidence {
+        self.evidence
+    }
+
+    /// Whether the user ended the run.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.tuner.cancel.load(Ordering::Relaxed)
+    }
+
+    fn run(mut self) -> Result<TunedCall, TuneError> {
         let is_comparable = self.is_comparable();
         if let Some(waves) = &mut self.waves {
             self.evidence.leave_unseen(&self.identity);
@@ -124,18 +146,21 @@ impl<'t, 'a> Tuning<'t, 'a> {
             }
         }
         if let Some(entry) = self.decided_before() {
-            return Ok(Some(self.known(&entry)));
+            return Ok(TunedCall::Ended(Some(self.known(&entry))));
         }
         let is_decided = self.is_decided();
         let wants_more = self.wants_more(is_decided);
         if wants_more && is_comparable && !self.measure()? {
-            return Ok(None);
+            return Ok(TunedCall::Ended(None));
         }
         let verdict = self.judge();
         if self.is_open(&verdict, is_decided) {
-            return Ok(None);
+            return Ok(TunedCall::Ended(None));
         }
-        self.commit(verdict)
+        if self.is_provisional(&verdict) {
+            return Ok(self.into_provisional(verdict));
+        }
+        self.commit(verdict).map(TunedCall::Ended)
     }
 
     fn known(&mut self, entry: &Arc<Entry>) -> (crate::cache::CacheKey, Arc<Entry>) {
@@ -189,6 +214,10 @@ impl<'t, 'a> Tuning<'t, 'a> {
 
     /// Whether more rounds, or programs, are worth it. A decided call is measured further if more rounds are requested.
     fn wants_more(&mut self, is_decided: bool) -> bool {
+        if self.evidence.is_confirmed() && !is_decided && self.tuner.options.race.rounds.is_none() {
+            // its winner is known, and fresh processes have the word
+            return false;
+        }
         let race_state = self.judgement(None).race_state;
         let is_short = match self.tuner.options.race.rounds {
             Some(rounds) => race_state.rounds < rounds as usize,
@@ -246,14 +275,24 @@ impl<'t, 'a> Tuning<'t, 'a> {
         self.tuner.measure_at(self.events, &input_folder, how, of_call, &mut self.evidence)
     }
 
-    fn judgement(&self, incumbent: Option<usize>) -> Judgement {
-        let (options, identity) = (&self.tuner.options.race, &self.identity);
+    /// Who decides about it.
+    pub(super) fn referee(&self) -> Referee<'_> {
+        Referee { options: &self.tuner.options.race, identity: &self.identity, terms: Terms::default() }
+    }
+
+    pub(super) fn judgement(&self, incumbent: Option<usize>) -> Judgement {
         // stored samples have no memory figures
         let temporary_bytes = match self.tuner.options.one_job_a_call {
             true => Vec::new(),
-            false => self.evidence.temporary_bytes(identity.same_as.len()),
+            false => self.evidence.temporary_bytes(self.identity.same_as.len()),
         };
-        Referee { options, identity, terms: Terms::default() }.judge(&self.evidence, incumbent, &temporary_bytes)
+        self.referee().judge(&self.evidence, incumbent, &temporary_bytes)
+    }
+
+    /// The candidate whose config is in force.
+    pub(super) fn incumbent(&self) -> Option<usize> {
+        let config = &self.cached.as_ref()?.config;
+        self.race.invocation.candidates.iter().position(|candidate| candidate.config == *config)
     }
 
     fn rows(&self, judgement: &Judgement, left: &[(usize, ExpectedRatio)]) -> Vec<CandidateResult> {
@@ -265,11 +304,8 @@ impl<'t, 'a> Tuning<'t, 'a> {
 
     /// Judges the evidence and writes what it says into the result.
     fn judge(&mut self) -> TuningVerdict {
-        let incumbent = self.cached.as_ref().and_then(|entry| {
-            self.race.invocation.candidates.iter().position(|candidate| candidate.config == entry.config)
-        });
         let _deciding = self.events.open(Slice::Step("decide"));
-        let judgement = self.judgement(incumbent);
+        let judgement = self.judgement(self.incumbent());
         let predictions = self.predict();
         self.result.candidates = self.rows(&judgement, &predictions.left);
         self.result.untried_chance = (!predictions.left.is_empty()).then_some(predictions.chance);
@@ -323,8 +359,46 @@ impl<'t, 'a> Tuning<'t, 'a> {
         false
     }
 
+    /// Whether a winner has to show itself in fresh processes before it is committed. A replay of profiles has none.
+    fn is_provisional(&self, TuningVerdict { judgement, .. }: &TuningVerdict) -> bool {
+        let config = |winner: usize| self.race.invocation.candidates.get(winner).map(|candidate| &candidate.config);
+        let is_known = self.result.rounds_measured == 0
+            && self
+                .cached
+                .as_deref()
+                .is_some_and(|old| self.is_of_this_job(old) && Some(&old.config) == config(judgement.winner));
+        let can_confirm = !self.tuner.timer.info().can.skip_outputs && self.tuner.options.race.processes > 0;
+        judgement.outcome == JudgedOutcome::Faster && can_confirm && !is_known
+    }
+
+    /// Writes the winner into the result as what it is so far.
+    fn into_provisional(self, verdict: TuningVerdict) -> TunedCall {
+        let by = (&*self.tuner.timer, &self.tuner.options.race.cache_state);
+        let TuningVerdict { judgement, predictions, not_compiled } = verdict;
+        let (race, search) = (&self.race.invocation, self.race.search.clone());
+        let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &predictions);
+        if let Some(entry) = entry {
+            fill_from_entry(self.result, &entry);
+            let mut winners = self.tuner.winners.lock().unwrap_or_else(PoisonError::into_inner);
+            winners.push((self.identity.key.clone(), entry.config));
+        }
+        self.result.status = Status::Provisional;
+        let Self { race, identity, evidence, cached, is_own, .. } = self;
+        let race = race.clone();
+        TunedCall::Provisional(Box::new(ProvisionalCall {
+            race,
+            identity,
+            evidence,
+            cached,
+            is_own,
+            winner: judgement.winner,
+            predictions,
+            not_compiled,
+        }))
+    }
+
     /// Commits the entry of a verdict.
-    fn commit(
+    pub(super) fn commit(
         &mut self,
         TuningVerdict { judgement, predictions, not_compiled }: TuningVerdict,
     ) -> Result<DecidedEntry, TuneError> {
@@ -332,6 +406,9 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let (race, search) = (&self.race.invocation, self.race.search.clone());
         let entry = entry_of(race, &self.identity, &judgement, &self.evidence, by, search, &predictions);
         let Some(mut entry) = entry else { return Ok(None) };
+        if let (JudgedOutcome::Faster, Some(confirmation)) = (judgement.outcome, &self.result.confirmation) {
+            write_confirmation(&mut entry, confirmation);
+        }
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
             provenance.untried = not_compiled as u32;
         }

@@ -17,6 +17,7 @@ import pytest
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # this user's tuned configs must not influence a test
 os.environ["AUTOTUNE_LOWERED_CACHE"] = tempfile.mkdtemp(prefix="autotune-lowered-test-cache-")
+os.environ["AUTOTUNE_LOWERED_IGNORE_LOAD"] = "1"  # the tests run beside each other
 atexit.register(shutil.rmtree, os.environ["AUTOTUNE_LOWERED_CACHE"], ignore_errors=True)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent

@@ -89,6 +89,8 @@ pub fn command(cache: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_autotune-lowered"));
     command.env("AUTOTUNE_LOWERED_CACHE", cache).env_remove("AUTOTUNE_LOWERED_REGISTRY").env_remove("RUST_LOG");
     command.env_remove("AUTOTUNE_LOWERED_CONFIG");
+    // the tests run beside each other
+    command.env("AUTOTUNE_LOWERED_IGNORE_LOAD", "1");
     // where the user's own key is kept, and the user's own configuration
     command.env("XDG_DATA_HOME", cache.with_file_name("data")).env("XDG_CONFIG_HOME", cache.with_file_name("config"));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());

@@ -53,7 +53,7 @@ fn every_operation_is_tuned_once_and_the_result_has_the_plans_order() {
     let finished = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&finished);
     let events = Events::default().and(Arc::new(Mutex::new(move |event: &Event<'_>| {
-        if let EventKind::Finished { .. } = event.kind {
+        if let EventKind::Finished { status: "tuned", .. } = event.kind {
             count.fetch_add(1, Ordering::Relaxed);
         }
     })));

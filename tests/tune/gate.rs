@@ -9,7 +9,7 @@ use crate::noisy::{BUSY, MS, Machine, Noisy, QUIET};
 use crate::support::scripted;
 use crate::support::scripted::*;
 use autotune_lowered::cache::{CacheKey, SNAPSHOT_FILE};
-use autotune_lowered::decision::{Resolution, Round};
+use autotune_lowered::decision::{ProcessSpread, Resolution, Round};
 use autotune_lowered::device::MatchMode;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::gate::{CheckOptions, CheckResult, CheckVerdict, Limits, OperationCheck, look, margin};
@@ -100,9 +100,9 @@ fn each_change_has_its_verdict() {
         assert!((found.ratio.unwrap() - ratio).abs() < 0.005, "{now}: {:?}", found.ratio);
         let (interval, ratio) = (found.interval.unwrap(), found.ratio.unwrap());
         assert!((interval.low..=interval.high).contains(&ratio));
-        assert!((0.50..0.53).contains(&found.limit.unwrap()), "{:?}", found.limit);
-        let processes = if verdict == CheckVerdict::Holds { 1 } else { 2 };
-        assert_eq!((found.processes, found.rounds), (processes, 20 * processes), "{now}: an alarm is seen twice");
+        assert!((0.50..0.56).contains(&found.limit.unwrap()), "{:?}", found.limit);
+        let processes = if verdict == CheckVerdict::Holds { 1 } else { 3 };
+        assert_eq!((found.processes, found.rounds), (processes, 20 * processes), "{now}: three processes agree");
         assert_eq!(found.entry.unwrap().config, config(2));
     }
 }
@@ -197,7 +197,7 @@ fn an_unchanged_winner_passes_every_time_and_a_slower_one_does_not() {
     for machine in [QUIET, BUSY] {
         assert_eq!(alarms(200, None, machine, 1.0, &asked), 0);
     }
-    for (machine, now) in [(QUIET, 1.06), (BUSY, 1.25)] {
+    for (machine, now) in [(QUIET, 1.13), (BUSY, 1.35)] {
         // a decision from few rounds is less precise, and a check tolerates that much more
         let found = alarms(50, Some(20), machine, now, &asked);
         assert!(found >= 48, "{found} of 50 found at {now}");
@@ -219,7 +219,7 @@ fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
                     let (begin, samples_ns) = (sample(0), vec![Some(sample(0)), Some(sample(1))]);
                     rounds.push(Round::new(epoch, samples_ns).sentinel_ns(Some([begin, sample(0)])));
                 }
-                look(&rounds, &limits).unwrap().is_proven(1.0 / 0.05)
+                look(&rounds, &limits, &ProcessSpread::QUIET).unwrap().is_proven(1.0 / 0.05)
             })
         });
         let alarms = alarms.count();
@@ -235,10 +235,8 @@ fn what_selftest_found_keeps_the_luck_of_processes_from_being_an_alarm() {
     let resolution = Resolution::new([(1e5, 2.576 * f64::sqrt(2.0) * 0.03)]);
     let options = TuneOptions::default().resolution(resolution);
     assert_eq!(alarms(200, None, machine, 1.0, &Asked { options, ..Asked::default() }), 0);
-    assert!(
-        alarms(200, None, machine, 1.0, &Asked::default()) > 0,
-        "without the figures some alarms are false, or this test shows nothing"
-    );
+    // without the figures the processes themselves tell
+    assert!(alarms(200, None, machine, 1.0, &Asked::default()) <= 2);
 }
 
 #[test]

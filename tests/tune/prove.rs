@@ -30,7 +30,7 @@ struct StepTimer {
     inner: ScriptedTimer,
     factors: Vec<f64>,
     state: u64,
-    /// A race of this many programs takes at least this long.
+    /// The first race of this many programs takes at least this long.
     takes: Option<(usize, Duration)>,
 }
 
@@ -98,7 +98,7 @@ impl Timer for StepTimer {
         self.inner.restart(without)
     }
     fn end(&mut self) {
-        if let Some((_, time)) = self.takes.filter(|(programs, _)| *programs == self.inner.ns.len()) {
+        if let Some((_, time)) = self.takes.take_if(|(programs, _)| *programs == self.inner.ns.len()) {
             std::thread::sleep(time);
         }
         self.inner.end();

@@ -105,7 +105,8 @@ fn one_crash_is_forgiven_and_two_are_not() {
         Ok(())
     });
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
-    assert_eq!(timer.restarts.len(), 1);
+    // one after the crash, and three that confirm
+    assert_eq!(timer.restarts.len(), 1 + 3);
     assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(1), "a transient crash is no verdict");
 
     let ledger = Ledger::in_memory(vec![]);
@@ -117,7 +118,7 @@ fn one_crash_is_forgiven_and_two_are_not() {
     });
     let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
     let operation = &result.operations[0];
-    assert_eq!(timer.restarts, [vec![], vec![1]]);
+    assert_eq!(timer.restarts[..2], [vec![], vec![1]]);
     assert_eq!(operation.candidates[1].status(), CandidateStatus::Failed);
     assert_eq!(operation.candidates[1].failure().unwrap().kind, FailureKind::Crash);
     assert_eq!(operation.best.as_ref().unwrap().config, config(2), "the rest is decided without it");
@@ -150,7 +151,7 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
         let ledger = Ledger::open(&cache, vec![]).unwrap();
         let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
         assert_eq!(result.operations[0].best.as_ref().unwrap().config, config(2), "{method}");
-        assert!(timer.restarts.is_empty(), "{method}: it was tried again");
+        assert_eq!(timer.restarts, vec![Vec::<usize>::new(); 3], "{method}: only fresh processes are started");
     }
 }
 
@@ -499,7 +500,12 @@ fn a_small_gain_keeps_the_baseline_and_that_is_known_afterwards() {
     let mut eager = options();
     eager.race.rules.min_improvement = 0.0;
     let decided = tune(&registry, &invocation, &mut timer, &ledger, &eager, None).unwrap();
-    assert_eq!((decided.operations[0].status, timer.calls), (Status::Tuned, calls));
+    let operation = &decided.operations[0];
+    assert_eq!((operation.status, operation.rounds_measured), (Status::Undecided, 0));
+    // one per cent is less than processes of an unknown machine may differ
+    let told = operation.confirmation.as_ref().unwrap();
+    assert!(told.processes.len() == 8 && told.verdict.least_gain.unwrap() > 0.01, "{told:?}");
+    assert!(operation.reason.starts_with("it varies by process"), "{}", operation.reason);
 }
 
 #[test]

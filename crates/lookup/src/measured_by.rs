@@ -49,6 +49,30 @@ open_enum! {
 }
 
 open_enum! {
+    /// What other processes did on the cores meanwhile.
+    #[derive(Default)]
+    pub enum MachineLoad {
+        /// Nothing that disturbs.
+        #[default]
+        Quiet = "quiet",
+        /// They used the cores that the measurement waited for.
+        Contended = "contended",
+    }
+}
+
+impl MachineLoad {
+    /// Whether it is the usual one, which is not stored.
+    pub fn is_quiet(&self) -> bool {
+        *self == Self::Quiet
+    }
+
+    /// The load of a measurement.
+    pub fn of(is_contended: bool) -> Self {
+        if is_contended { Self::Contended } else { Self::Quiet }
+    }
+}
+
+open_enum! {
     /// How a program's kernels are launched on a GPU.
     pub enum LaunchMode {
         /// As command buffers, which CUDA calls graphs: captured once and replayed. XLA's default.
@@ -120,6 +144,9 @@ pub struct MeasuredBy {
     /// The state of the caches before every timed run; not written if they were warm.
     #[serde(default, skip_serializing_if = "CacheState::is_warm")]
     pub cache_state: CacheState,
+    /// What other processes did on the cores; not written if they were quiet.
+    #[serde(default, skip_serializing_if = "MachineLoad::is_quiet")]
+    pub load: MachineLoad,
     /// How kernels were launched; `None` if there is no choice, as on a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch: Option<LaunchMode>,
@@ -135,6 +162,7 @@ pub struct MeasuredBy {
 setters!(MeasuredBy {
     metric: Metric,
     cache_state: CacheState,
+    load: MachineLoad,
     launch: Option<LaunchMode>,
     clocks: Option<Clocks>,
     compiler: Option<String>
@@ -146,7 +174,8 @@ impl MeasuredBy {
     pub(crate) fn differences(&self, here: &CacheState) -> Vec<String> {
         let caches = (self.cache_state != *here).then(|| format!("caches `{}` there, `{here}` here", self.cache_state));
         let clocks = self.set_clocks().map(|clocks| format!("the GPU's clocks were set there: {clocks}"));
-        caches.into_iter().chain(clocks).collect()
+        let load = (!self.load.is_quiet()).then(|| "other processes used its cores there".to_owned());
+        caches.into_iter().chain(clocks).chain(load).collect()
     }
 
     /// The GPU's clocks, if they are set below the highest.
@@ -166,6 +195,7 @@ impl MeasuredBy {
             source,
             metric: Metric::default(),
             cache_state: CacheState::default(),
+            load: MachineLoad::default(),
             launch: None,
             clocks: None,
             compiler: None,

@@ -155,6 +155,8 @@ fn class_of(verdict: StepVerdict) -> &'static str {
         StepVerdict::Gains => "tuned",
         StepVerdict::Loses | StepVerdict::Failed => "failed",
         StepVerdict::NotSeparated => "open",
-        StepVerdict::WithinNoise | StepVerdict::NoEffect | StepVerdict::PutBack => "kept",
+        StepVerdict::WithinNoise | StepVerdict::VariesByProcess | StepVerdict::NoEffect | StepVerdict::PutBack => {
+            "kept"
+        }
     }
 }

@@ -32,14 +32,14 @@ impl Cached {
         self.rows()?.iter().map(EntryRow::to_pair).collect()
     }
 
-    /// The same without what [replayed](Entry::is_replayed) samples decided, and how many entries that leaves out.
+    /// The same without what may not be [published](Entry::is_publishable), and how many entries that leaves out.
     ///
     /// # Errors
     /// As [`to_entries`](Self::to_entries).
-    pub fn without_replayed(self) -> Result<(Self, usize), StoreError> {
+    pub fn publishable(self) -> Result<(Self, usize), StoreError> {
         let rows = self.rows()?;
         let is_measured =
-            |row: &&EntryRow<'_>| !row.may_be_replayed() || !row.to_entry().is_ok_and(|entry| entry.is_replayed());
+            |row: &&EntryRow<'_>| !row.may_be_private() || !row.to_entry().is_ok_and(|entry| !entry.is_publishable());
         let measured: Vec<_> = rows.iter().filter(is_measured).collect();
         let skipped = rows.len() - measured.len();
         if skipped == 0 {

@@ -89,12 +89,16 @@ pub struct Provenance {
     pub baseline_ns: f64,
     /// Median of this config, nanoseconds.
     pub best_ns: f64,
-    /// Median of this config's time over the baseline's, round by round.
+    /// This config's time over the baseline's: the geometric mean over the processes that confirmed it, each of whose
+    /// ratios is the median over its rounds; of an entry without such processes, the median over all rounds.
     pub ratio: f64,
     /// Interval of that ratio.
     pub interval: Interval,
     /// Paired rounds behind it.
     pub rounds: u32,
+    /// Processes that confirmed it, besides the one that chose it. Ratio and interval are theirs, if there are any.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub processes: u32,
     /// Candidates that were measured.
     pub measured: u32,
     /// Candidates that failed.
@@ -145,6 +149,12 @@ impl Entry {
     /// only where that was asked for, and is neither signed nor published.
     pub fn is_replayed(&self) -> bool {
         self.provenance.as_ref().is_some_and(|provenance| provenance.measured_by.source == Source::Replay)
+    }
+
+    /// Whether others may get it as what this device measured: neither replayed samples decided it nor those of a busy
+    /// machine.
+    pub fn is_publishable(&self) -> bool {
+        !self.is_replayed() && self.provenance.as_ref().is_none_or(|provenance| provenance.measured_by.load.is_quiet())
     }
 
     /// Digest of the search that found it, if any.

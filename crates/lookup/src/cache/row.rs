@@ -179,11 +179,12 @@ impl<'a> EntryRow<'a> {
         }
     }
 
-    /// Whether replayed samples may have decided the entry: a look at the text, which may find it elsewhere.
-    pub fn may_be_replayed(&self) -> bool {
-        let is_named = |text: &str| text.contains("\"source\":\"replay\"");
+    /// Whether the entry may be one that is not [published](Entry::is_publishable): a look at the text, which may find
+    /// the words elsewhere.
+    pub fn may_be_private(&self) -> bool {
+        let is_named = |text: &str| text.contains("\"source\":\"replay\"") || text.contains("\"load\":\"contended\"");
         match &self.entry {
-            EntrySource::Entry(entry) => entry.is_replayed(),
+            EntrySource::Entry(entry) => !entry.is_publishable(),
             EntrySource::Text { text, .. } => is_named(text.rest),
             EntrySource::Settled(settled) => is_named(&settled.text),
         }

@@ -44,6 +44,8 @@ pub enum Relation {
     NotSeparated,
     /// Its interval does not hold one, but the baseline's own copy may be as far from one.
     WithinNoise,
+    /// It differs in the first process, and fresh ones do not agree on it.
+    VariesByProcess,
 }
 
 impl Relation {
@@ -54,6 +56,7 @@ impl Relation {
             Self::Slower => "slower",
             Self::NotSeparated => "not separated",
             Self::WithinNoise => "within noise of A/A",
+            Self::VariesByProcess => "varies by process",
         }
     }
 }

@@ -12,14 +12,16 @@ pub struct Round {
     pub samples_ns: Vec<Option<f64>>,
     /// The baseline once more, at the start and the end of the round, if it was measured there.
     pub sentinel_ns: Option<[f64; 2]>,
+    /// Whether other processes used the cores meanwhile, so that it says something about a busy machine only.
+    pub is_contended: bool,
 }
 
-setters!(Round { sentinel_ns: Option<[f64; 2]> });
+setters!(Round { sentinel_ns: Option<[f64; 2]>, is_contended: bool });
 
 impl Round {
     /// A round without sentinels.
     pub fn new(epoch: u32, samples_ns: Vec<Option<f64>>) -> Self {
-        Self { epoch, samples_ns, sentinel_ns: None }
+        Self { epoch, samples_ns, sentinel_ns: None, is_contended: false }
     }
 
     /// The samples of these candidates alone, in this order.

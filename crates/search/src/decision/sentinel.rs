@@ -9,6 +9,8 @@ const MIN_BEFORE: usize = 4;
 const LEAST: f64 = 0.05;
 /// and by this multiple of its usual change.
 const TIMES: f64 = 5.0;
+/// Quiet rounds that are enough to leave out those of a busy machine.
+const LEAST_QUIET: usize = 6;
 /// Rounds at either end of the run that are compared for drift.
 const MIN_FOR_DRIFT: usize = 6;
 
@@ -30,16 +32,26 @@ pub fn wants_bracket(rounds: &[Round]) -> bool {
 pub struct Disturbance {
     /// Numbers of the disturbed rounds: they are not counted, and measured again.
     pub set_aside: Vec<usize>,
+    /// Whether the rounds that count are of a busy machine: other processes used its cores.
+    pub is_contended: bool,
     /// The baseline's time in the last third of the rounds over that in the first, less one.
     pub drift: Option<f64>,
 }
 
 /// Finds disturbed rounds. At most a third of the rounds is set aside: if more are disturbed, that is the machine's
 /// normal state, and the resolution shows it.
+///
+/// Rounds of a busy machine and of a quiet one are never mixed: those of the quiet one count if they are enough.
 pub fn disturbance(rounds: &[Round]) -> Disturbance {
-    let mut set_aside = Vec::new();
+    let contended = rounds.iter().filter(|round| round.is_contended).count();
+    let is_contended = contended > 0 && rounds.len() - contended < LEAST_QUIET;
+    let (mut set_aside, mut others): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut usual: Vec<f64> = Vec::new();
     for (index, round) in rounds.iter().enumerate() {
+        if round.is_contended != is_contended {
+            others.push(index);
+            continue;
+        }
         let Some(swing) = round.swing().map(f64::abs) else { continue };
         let limit = median(&usual).map_or(f64::INFINITY, |usual| (usual * TIMES).max(LEAST));
         if usual.len() >= MIN_BEFORE && swing > limit && 3 * (set_aside.len() + 1) <= index + 1 {
@@ -48,7 +60,9 @@ pub fn disturbance(rounds: &[Round]) -> Disturbance {
             usual.push(swing);
         }
     }
-    Disturbance { drift: drift(rounds, &set_aside), set_aside }
+    set_aside.extend(others);
+    set_aside.sort_unstable();
+    Disturbance { drift: drift(rounds, &set_aside), set_aside, is_contended }
 }
 
 fn drift(rounds: &[Round], set_aside: &[usize]) -> Option<f64> {

@@ -219,6 +219,8 @@ pub enum Phase {
     CompareOutputs,
     /// Rounds.
     Measure,
+    /// A winner's rounds in fresh processes, with all that these need.
+    Confirm,
 }
 
 impl Phase {
@@ -231,6 +233,7 @@ impl Phase {
             Self::WarmUp => "warm-up",
             Self::CompareOutputs => "compare outputs",
             Self::Measure => "measure",
+            Self::Confirm => "confirm",
         }
     }
 }

@@ -1,0 +1,518 @@
+//! The process as the unit of evidence: what a winner takes of the baseline's time in processes that did not choose it.
+//!
+//! All rounds of one process share its memory layout and the state of the machine that it met, so they agree with each
+//! other and not with the next process. Rounds tell how well one process's ratio is known; only further processes tell
+//! how much the ratio itself varies. The estimand is the geometric mean of the ratio over processes.
+//!
+//! A process's logarithm of the ratio is `x ~ N(μ, σ² + w²)`: `w` is the standard error of its own rounds' median, and
+//! `σ` the spread between processes. Two or three processes cannot tell `σ`, so it has a distribution, a scaled inverse
+//! χ², from what is known of the machine and from the other calls of the run ([`ProcessSpread`]). The e-value is the
+//! likelihood of the ratios under `μ ~ N(0, τ²)`, averaged over a few `τ`, over that under `μ = 0`, both averaged over `σ`. It is a martingale
+//! over processes, so it may be looked at after each of them (Ville's inequality; Robbins, Statistical methods related
+//! to the law of the iterated logarithm, 1970). One process multiplies it by a bounded factor, however fast it was: a
+//! state of the machine that every third process meets would else pass as a gain.
+
+use serde::{Deserialize, Serialize};
+
+use super::noise::RoundNoise;
+use super::paired::{Round, log_ratios};
+use super::rules::DecisionRules;
+use crate::stats::{Interval, median};
+
+/// Standard deviations of the prior of μ, each as likely: an effect of three per cent is as usual as a factor of two.
+const EFFECTS: [f64; 3] = [0.03, 0.2, 1.0];
+/// Probability that a candidate that is not faster is ever confirmed.
+const CONFIRM_ERROR: f64 = 0.01;
+/// The e-value to reach.
+const NEEDED: f64 = 1.0 / CONFIRM_ERROR;
+/// The factor by which one process may raise the e-value: three quiet processes confirm at least, and five of a busy
+/// machine. If one process in three is fast by chance, three agree in 3.7 % of all cases, and five in 0.4 %.
+const MOST_QUIET: f64 = 4.7;
+const MOST_CONTENDED: f64 = 2.55;
+/// Fewest rounds of a process that count.
+const LEAST_ROUNDS: usize = 3;
+/// From a standard deviation to the standard error of a median: √(π/2).
+const OF_MEDIAN: f64 = 1.253_3;
+/// A spread below this is luck, not a quality of the machine.
+const LEAST_SPREAD: f64 = 0.002;
+/// Points of the distribution of σ, from an eighth of its scale to sixteen times.
+const SCALES: i32 = 29;
+
+/// What one process says about a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessRatio {
+    /// The process, numbered over all that measured the job.
+    pub epoch: u32,
+    /// Median of the candidate's time over the baseline's, round by round.
+    pub ratio: f64,
+    /// Standard error of its logarithm.
+    pub error: f64,
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Whether other processes used the cores meanwhile.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_contended: bool,
+}
+
+impl ProcessRatio {
+    /// What a process says whose rounds have this ratio and this standard error of its logarithm.
+    pub fn new(epoch: u32, ratio: f64, error: f64) -> Self {
+        Self { epoch, ratio, error, rounds: LEAST_ROUNDS, is_contended: false }
+    }
+
+    /// The same beside this ratio.
+    #[must_use]
+    pub fn over(self, ratio: f64) -> Self {
+        Self { ratio: self.ratio / ratio, ..self }
+    }
+
+    fn log(&self) -> f64 {
+        self.ratio.ln()
+    }
+}
+
+/// The ratio of a candidate in each process that measured it beside the baseline often enough, in the processes' order.
+pub fn process_ratios(rounds: &[Round], candidate: usize, baseline: usize) -> Vec<ProcessRatio> {
+    let same = |one: &Round, other: &Round| one.epoch == other.epoch;
+    rounds.chunk_by(same).filter_map(|rounds| process_ratio(rounds, candidate, baseline)).collect()
+}
+
+fn process_ratio(rounds: &[Round], candidate: usize, baseline: usize) -> Option<ProcessRatio> {
+    let differences = log_ratios(rounds, candidate, baseline);
+    if differences.len() < LEAST_ROUNDS {
+        return None;
+    }
+    let contended = rounds.iter().filter(|round| round.is_contended).count();
+    Some(ProcessRatio {
+        epoch: rounds.first()?.epoch,
+        ratio: median(&differences)?.exp(),
+        error: RoundNoise::of_one(&differences).deviation() * OF_MEDIAN / (differences.len() as f64).sqrt(),
+        rounds: differences.len(),
+        is_contended: 2 * contended > rounds.len(),
+    })
+}
+
+/// What is known about the spread of ratios between processes: a standard deviation, and the degrees of freedom that it
+/// rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessSpread {
+    /// Standard deviation of the logarithm of a ratio between processes.
+    pub deviation: f64,
+    /// Degrees of freedom.
+    pub degrees: f64,
+}
+
+impl ProcessSpread {
+    /// What is assumed of a quiet machine of which nothing is known, and of a busy one (docs/decisions.md has the
+    /// measurements).
+    pub const QUIET: Self = Self { deviation: 0.015, degrees: 6.0 };
+    /// The same of a machine whose cores other processes use.
+    pub const CONTENDED: Self = Self { deviation: 0.12, degrees: 4.0 };
+
+    /// A spread that this many degrees of freedom tell.
+    pub fn new(deviation: f64, degrees: f64) -> Self {
+        Self { deviation, degrees }
+    }
+
+    /// The same with what the processes of another call add.
+    #[must_use]
+    pub fn and(self, processes: &[ProcessRatio]) -> Self {
+        let more = processes.len().saturating_sub(1) as f64;
+        let mean = processes.iter().map(ProcessRatio::log).sum::<f64>() / processes.len().max(1) as f64;
+        let squares: f64 = processes.iter().map(|process| (process.log() - mean).powi(2) - process.error.powi(2)).sum();
+        if more <= 0.0 || !squares.is_finite() {
+            return self;
+        }
+        let degrees = self.degrees + more;
+        let variance = (self.degrees * self.deviation.powi(2) + squares.max(0.0)) / degrees;
+        Self { deviation: variance.sqrt(), degrees }
+    }
+
+    /// The spread that processes show which measured several pairs of equal programs; `None` of fewer than two processes.
+    /// The pairs share a baseline, so they tell the deviation better, and no degree of freedom more.
+    pub fn between(pairs: &[&[ProcessRatio]]) -> Option<Self> {
+        let of_pair = |pair: &&[ProcessRatio]| {
+            let own = Self { deviation: 0.0, degrees: 0.0 }.and(pair);
+            (own.degrees > 0.0).then_some(own)
+        };
+        let known: Vec<Self> = pairs.iter().filter_map(of_pair).collect();
+        let degrees = known.iter().map(|one| one.degrees).fold(f64::INFINITY, f64::min);
+        let variance = known.iter().map(|one| one.deviation.powi(2)).sum::<f64>() / known.len().max(1) as f64;
+        degrees.is_finite().then(|| Self { deviation: variance.sqrt().max(LEAST_SPREAD), degrees })
+    }
+
+    /// Several spreads as one.
+    pub fn pooled(spreads: impl Iterator<Item = Self>) -> Option<Self> {
+        let usable = spreads.filter(|one| one.degrees > 0.0 && one.degrees.is_finite() && one.deviation.is_finite());
+        let (squares, degrees) = usable
+            .map(|one| (one.degrees * one.deviation.powi(2), one.degrees))
+            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        (degrees > 0.0).then(|| Self { deviation: (squares / degrees).sqrt().max(LEAST_SPREAD), degrees })
+    }
+
+    /// Standard deviations and their weights, which add up to one.
+    fn scales(&self) -> Vec<(f64, f64)> {
+        let at = |step: i32| self.deviation * 2.0_f64.powf(f64::from(step) / 4.0);
+        // the density of ln σ if ν s² / σ² follows χ² with ν degrees of freedom
+        let weight = |sigma: f64| {
+            let relative = self.deviation / sigma;
+            self.degrees * relative.ln() - 0.5 * self.degrees * relative * relative
+        };
+        let scales: Vec<(f64, f64)> =
+            (0..SCALES).map(|step| at(step - 12)).map(|sigma| (sigma, weight(sigma).exp())).collect();
+        let all: f64 = scales.iter().map(|(_, weight)| weight).sum();
+        scales.into_iter().map(|(sigma, weight)| (sigma, weight / all)).collect()
+    }
+}
+
+/// How a winner fared in processes that did not choose it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProcessOutcome {
+    /// It differs as asked, by the needed e-value.
+    Confirmed,
+    /// It does not differ by as much as matters: the whole interval says so.
+    Refuted,
+    /// More processes would tell.
+    Open,
+}
+
+/// What processes say together about a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProcessVerdict {
+    /// Geometric mean over processes of the candidate's time over the baseline's.
+    pub ratio: f64,
+    /// Interval of that mean, valid after every process.
+    pub interval: Interval,
+    /// Evidence that the ratio is not one.
+    pub e_value: f64,
+    /// The verdict.
+    pub outcome: ProcessOutcome,
+    /// The least gain that as many processes would have confirmed, as a part of the baseline's time; `None` if they are
+    /// too few for any.
+    pub least_gain: Option<f64>,
+}
+
+/// What processes are asked about a candidate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct ProcessQuestion {
+    /// Whether a difference in either direction is one; otherwise only a gain is.
+    pub is_two_sided: bool,
+    /// The least difference that matters, as a part of the baseline's time.
+    pub least: f64,
+    /// The e-value to reach.
+    pub needed: f64,
+    /// Confidence of the interval.
+    pub confidence: f64,
+}
+
+impl ProcessQuestion {
+    /// Whether a winner gains the minimum improvement.
+    pub fn gain(rules: &DecisionRules) -> Self {
+        Self { is_two_sided: false, least: rules.min_improvement, needed: NEEDED, confidence: rules.confidence }
+    }
+
+    /// Whether a candidate is faster or slower than the baseline, with this confidence for all of `count` candidates.
+    pub fn difference(confidence: f64, least: f64, count: usize) -> Self {
+        let error = (1.0 - confidence) / count.max(1) as f64;
+        Self { is_two_sided: true, least, needed: 1.0 / error.max(f64::MIN_POSITIVE), confidence: 1.0 - error }
+    }
+
+    /// Judges the processes of one candidate; `None` if there are none.
+    pub fn judge(&self, processes: &[ProcessRatio], spread: &ProcessSpread) -> Option<ProcessVerdict> {
+        let likelihoods = Likelihoods::of(processes, spread)?;
+        let most = most_of(processes);
+        let e_value = likelihoods.e_value().min(most);
+        let interval = likelihoods.interval(self.confidence);
+        let ratio = likelihoods.mean().exp();
+        let least_gain = (most >= self.needed).then(|| likelihoods.least_gain(self.needed));
+        let outcome = self.outcome(ratio, e_value, &interval);
+        Some(ProcessVerdict { ratio, interval, e_value, outcome, least_gain })
+    }
+
+    fn outcome(&self, ratio: f64, e_value: f64, interval: &Interval) -> ProcessOutcome {
+        let is_apart = e_value >= self.needed;
+        let (fast, slow) = (1.0 - self.least, 1.0 + self.least);
+        match self.is_two_sided {
+            true if is_apart => ProcessOutcome::Confirmed,
+            true if interval.low > fast && interval.high < slow => ProcessOutcome::Refuted,
+            false if is_apart && ratio <= fast => ProcessOutcome::Confirmed,
+            false if interval.low > fast => ProcessOutcome::Refuted,
+            _ => ProcessOutcome::Open,
+        }
+    }
+}
+
+/// The largest e-value that so many processes may give.
+fn most_of(processes: &[ProcessRatio]) -> f64 {
+    let factor = |process: &ProcessRatio| if process.is_contended { MOST_CONTENDED } else { MOST_QUIET };
+    processes.iter().map(factor).product()
+}
+
+/// The ratios' logarithms under each spread.
+struct Likelihoods {
+    /// For each spread: the logarithm of its weight and normalising constants, the sum of the precisions, and the
+    /// weighted sums of the values and of their squares.
+    under: Vec<UnderSpread>,
+    mean: f64,
+}
+
+struct UnderSpread {
+    log_weight: f64,
+    precision: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl UnderSpread {
+    /// Logarithm of the likelihood if the mean is `mu`.
+    fn at(&self, mu: f64) -> f64 {
+        self.log_weight - 0.5 * (self.squares - 2.0 * mu * self.sum + mu * mu * self.precision)
+    }
+
+    /// The same if the mean is anywhere, by its prior.
+    fn anywhere(&self) -> f64 {
+        let with = |effect: f64| {
+            let prior = effect.powi(-2);
+            0.5 * self.sum * self.sum / (self.precision + prior) - 0.5 * (self.precision / prior).ln_1p()
+        };
+        self.at(0.0) + log_sum(EFFECTS.iter().map(|effect| with(*effect))) - (EFFECTS.len() as f64).ln()
+    }
+}
+
+impl Likelihoods {
+    fn of(processes: &[ProcessRatio], spread: &ProcessSpread) -> Option<Self> {
+        let values: Vec<(f64, f64)> = processes.iter().map(|process| (process.log(), process.error)).collect();
+        let is_usable = |(log, error): &(f64, f64)| log.is_finite() && error.is_finite();
+        if values.is_empty() || !values.iter().all(is_usable) || spread.deviation <= 0.0 {
+            return None;
+        }
+        let under = spread.scales().into_iter().map(|(sigma, weight)| {
+            let precisions = values.iter().map(|(log, error)| (log, 1.0 / (sigma * sigma + error * error)));
+            let mut one = UnderSpread { log_weight: weight.ln(), precision: 0.0, sum: 0.0, squares: 0.0 };
+            for (log, precision) in precisions {
+                one.log_weight += 0.5 * precision.ln();
+                one.precision += precision;
+                one.sum += precision * log;
+                one.squares += precision * log * log;
+            }
+            one
+        });
+        let mean = values.iter().map(|(log, _)| log).sum::<f64>() / values.len() as f64;
+        Some(Self { under: under.collect(), mean })
+    }
+
+    fn mean(&self) -> f64 {
+        self.mean
+    }
+
+    fn at(&self, mu: f64) -> f64 {
+        log_sum(self.under.iter().map(|one| one.at(mu)))
+    }
+
+    fn anywhere(&self) -> f64 {
+        log_sum(self.under.iter().map(UnderSpread::anywhere))
+    }
+
+    fn e_value(&self) -> f64 {
+        (self.anywhere() - self.at(0.0)).exp().min(f64::MAX)
+    }
+
+    /// The means that the ratios do not refuse, as ratios.
+    fn interval(&self, confidence: f64) -> Interval {
+        let limit = self.anywhere() + (1.0 - confidence).max(f64::MIN_POSITIVE).ln();
+        let is_refused = |mu: f64| self.at(mu) < limit;
+        let end =
+            |direction: f64| (self.mean + direction * farthest(|step| is_refused(self.mean + direction * step))).exp();
+        Interval { low: end(-1.0), high: end(1.0), confidence }
+    }
+
+    /// The least gain of all of these processes alike that would be confirmed, as a part of the baseline's time.
+    fn least_gain(&self, needed: f64) -> f64 {
+        let is_enough = |shift: f64| {
+            let alike = |one: &UnderSpread| UnderSpread {
+                log_weight: one.log_weight,
+                precision: one.precision,
+                sum: -shift * one.precision,
+                squares: shift * shift * one.precision,
+            };
+            let under = self.under.iter().map(alike).collect();
+            Self { under, mean: -shift }.e_value() >= needed
+        };
+        -(-farthest(is_enough)).exp_m1()
+    }
+}
+
+/// The least step above zero at which something holds that holds from there on; at most ten.
+fn farthest(holds: impl Fn(f64) -> bool) -> f64 {
+    let (mut below, mut above) = (0.0, 10.0);
+    for _ in 0..50 {
+        let middle = 0.5 * (below + above);
+        *if holds(middle) { &mut above } else { &mut below } = middle;
+    }
+    above
+}
+
+/// Logarithm of the sum of exponentials.
+fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
+    if largest.is_finite() { largest + logs.map(|log| (log - largest).exp()).sum::<f64>().ln() } else { largest }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
+
+    use super::*;
+
+    /// A standard normal value, by Box and Muller.
+    fn normal(random: &mut ChaCha8Rng) -> f64 {
+        let mut unit = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let (one, other) = (1.0 - unit(), unit());
+        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
+    }
+
+    /// Processes with these logarithms and a standard error of a fifth of a per cent.
+    fn processes(logs: &[f64], is_contended: bool) -> Vec<ProcessRatio> {
+        let one = |(epoch, log): (usize, &f64)| {
+            let one = ProcessRatio::new(u32::try_from(epoch).unwrap(), log.exp(), 0.002);
+            ProcessRatio { is_contended, ..one }
+        };
+        logs.iter().enumerate().map(one).collect()
+    }
+
+    fn verdict(logs: &[f64], is_contended: bool) -> ProcessVerdict {
+        let spread = if is_contended { ProcessSpread::CONTENDED } else { ProcessSpread::QUIET };
+        ProcessQuestion::gain(&DecisionRules::default()).judge(&processes(logs, is_contended), &spread).unwrap()
+    }
+
+    /// Looks after each of twelve processes, as a run does; how it ended, and after how many.
+    fn walk(mut next: impl FnMut() -> f64, is_contended: bool) -> (ProcessOutcome, usize) {
+        let mut logs = Vec::new();
+        for _ in 0..12 {
+            logs.push(next());
+            let outcome = verdict(&logs, is_contended).outcome;
+            if outcome != ProcessOutcome::Open {
+                return (outcome, logs.len());
+            }
+        }
+        (ProcessOutcome::Open, logs.len())
+    }
+
+    #[test]
+    fn the_e_value_is_the_ratio_of_two_integrals() {
+        // by brute force over σ and μ, with the densities written out
+        let (logs, spread) = ([-0.04, -0.05, -0.03], ProcessSpread::new(0.02, 6.0));
+        let density = |value: f64, mean: f64, sigma: f64| {
+            (-0.5 * ((value - mean) / sigma).powi(2)).exp() / (sigma * std::f64::consts::TAU.sqrt())
+        };
+        let likelihood = |mean: f64, sigma: f64| {
+            let all = (sigma * sigma + 4e-6_f64).sqrt();
+            logs.iter().map(|log| density(*log, mean, all)).product::<f64>()
+        };
+        let (mut under_one, mut under_any) = (0.0, 0.0);
+        for step in 0..4000 {
+            let log_sigma = (1e-4_f64).ln() + f64::from(step) * 0.0025;
+            let sigma = log_sigma.exp();
+            let weight = sigma.powi(-6) * (-3.0 * (0.02 / sigma).powi(2)).exp();
+            under_one += weight * likelihood(0.0, sigma);
+            for mean in -400..400 {
+                let mean = f64::from(mean) * 0.002;
+                let prior = EFFECTS.map(|effect| density(mean, 0.0, effect) / 3.0).iter().sum::<f64>();
+                under_any += weight * likelihood(mean, sigma) * prior * 0.002;
+            }
+        }
+        let found = Likelihoods::of(&processes(&logs, false), &spread).unwrap().e_value();
+        assert!((found / (under_any / under_one) - 1.0).abs() < 0.02, "{found} {}", under_any / under_one);
+    }
+
+    #[test]
+    fn three_quiet_processes_confirm_and_one_never_does() {
+        assert_eq!(verdict(&[-2.0], false).outcome, ProcessOutcome::Open);
+        assert_eq!(verdict(&[-2.0, -2.0], false).outcome, ProcessOutcome::Open);
+        assert_eq!(verdict(&[-0.1, -0.11, -0.1], false).outcome, ProcessOutcome::Confirmed);
+        assert_eq!(verdict(&[-0.1; 4], true).outcome, ProcessOutcome::Open);
+        assert_eq!(verdict(&[0.05, 0.04, 0.045], false).outcome, ProcessOutcome::Refuted);
+        assert_eq!(verdict(&[0.5; 5], true).outcome, ProcessOutcome::Refuted, "slower is no gain");
+        let one_odd = verdict(&[-0.3, 0.0, 0.0], false);
+        assert!(one_odd.outcome != ProcessOutcome::Confirmed && one_odd.least_gain.unwrap() > 0.04, "{one_odd:?}");
+        let question = ProcessQuestion::gain(&DecisionRules::default());
+        assert_eq!(question.judge(&[], &ProcessSpread::QUIET), None);
+        let bad = [ProcessRatio::new(0, f64::NAN, 0.1)];
+        assert_eq!(question.judge(&bad, &ProcessSpread::QUIET), None);
+        let both_ways = ProcessQuestion::difference(0.95, 0.01, 2);
+        let slower = both_ways.judge(&processes(&[0.2, 0.21, 0.2], false), &ProcessSpread::QUIET).unwrap();
+        assert_eq!((slower.outcome, slower.e_value > 40.0), (ProcessOutcome::Confirmed, true));
+    }
+
+    #[test]
+    fn what_gains_nothing_is_not_confirmed() {
+        let mut random = ChaCha8Rng::seed_from_u64(1);
+        for (is_contended, deviation) in [(false, 0.012), (false, 0.03), (true, 0.12), (true, 0.25)] {
+            let mut wrong = 0;
+            for _ in 0..1000 {
+                let (outcome, _) = walk(|| deviation * normal(&mut random), is_contended);
+                wrong += u32::from(outcome == ProcessOutcome::Confirmed);
+            }
+            assert!(wrong <= 10, "{wrong} of 1000 at {deviation}");
+        }
+    }
+
+    /// As it was met beside two busy processes: one process in three says 0.75, the others 1.15.
+    #[test]
+    fn a_state_that_every_third_process_meets_is_no_gain() {
+        let mut random = ChaCha8Rng::seed_from_u64(2);
+        let mut wrong = 0;
+        for _ in 0..1000 {
+            let mut next = || if random.next_u64() % 3 == 0 { 0.75_f64.ln() } else { 1.155_f64.ln() };
+            wrong += u32::from(walk(&mut next, true).0 == ProcessOutcome::Confirmed);
+        }
+        assert!(wrong <= 10, "{wrong} of 1000");
+    }
+
+    #[test]
+    fn true_gains_are_found_and_the_interval_holds() {
+        let mut random = ChaCha8Rng::seed_from_u64(3);
+        for (is_contended, deviation, gain) in [(false, 0.012, 0.05), (true, 0.12, 0.4)] {
+            let (mut found, mut covered, mut processes) = (0, 0, 0);
+            for _ in 0..500 {
+                let mu = (1.0_f64 - gain).ln();
+                let mut next = || mu + deviation * normal(&mut random);
+                let (outcome, took) = walk(&mut next, is_contended);
+                found += u32::from(outcome == ProcessOutcome::Confirmed);
+                processes += took;
+                let logs: Vec<f64> = (0..4).map(|_| mu + deviation * normal(&mut random)).collect();
+                let Interval { low, high, .. } = verdict(&logs, is_contended).interval;
+                covered += u32::from(low < mu.exp() && mu.exp() < high);
+            }
+            assert!(found >= 475 && covered >= 475, "{found} found, {covered} covered at {deviation}");
+            assert!(processes <= 500 * 8, "{processes} processes for 500 calls");
+        }
+    }
+
+    #[test]
+    fn other_calls_tell_the_spread() {
+        let calm = ProcessSpread::QUIET.and(&processes(&[0.0, 0.001, -0.001, 0.0], false));
+        assert!(calm.deviation < ProcessSpread::QUIET.deviation && calm.degrees == 9.0, "{calm:?}");
+        let wild = ProcessSpread::QUIET.and(&processes(&[0.3, -0.3, 0.3, -0.3], false));
+        assert!(wild.deviation > 0.2, "{wild:?}");
+        assert_eq!(ProcessSpread::QUIET.and(&processes(&[0.4], false)), ProcessSpread::QUIET);
+        let all: f64 = wild.scales().iter().map(|(_, weight)| weight).sum();
+        assert!((all - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_processs_ratio_is_the_median_of_its_rounds() {
+        let round = |epoch, own| Round::new(epoch, vec![Some(100.0), Some(own)]);
+        let rounds = [round(3, 50.0), round(3, 60.0), round(3, 40.0), round(5, 90.0), round(5, 90.0)];
+        let found = process_ratios(&rounds, 1, 0);
+        assert_eq!((found.len(), found[0].epoch, found[0].rounds), (1, 3, 3), "two rounds are too few");
+        assert!((found[0].ratio - 0.5).abs() < 1e-12 && found[0].error > 0.0);
+    }
+}

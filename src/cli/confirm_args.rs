@@ -1,0 +1,42 @@
+//! How winners are confirmed, and what is done about other processes on the cores.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+
+use crate::race::{LoadPolicy, QuietWait, RaceOptions};
+
+use super::options::time;
+
+/// How winners are confirmed.
+#[derive(Debug, Clone, Args)]
+pub(super) struct ConfirmArgs {
+    /// Fresh processes that may confirm a winner, half as many again on a busy machine: three are needed at least
+    #[arg(long, value_name = "N", default_value_t = RaceOptions::default().processes,
+        value_parser = clap::value_parser!(u32).range(3..=1000))]
+    pub(super) processes: u32,
+    /// Measure for the load that there is: other processes on the cores are not waited for
+    #[arg(long)]
+    pub(super) under_load: bool,
+    /// Do not look whether other processes use the cores
+    #[arg(long, env = "AUTOTUNE_LOWERED_IGNORE_LOAD", value_parser = BoolishValueParser::new(),
+        num_args = 0, default_missing_value = "true", default_value = "false", hide_env_values = true,
+        conflicts_with = "under_load")]
+    pub(super) ignore_load: bool,
+    /// How long a run may wait, in all, for other processes to leave the cores: seconds, or such as `5m`
+    #[arg(long, value_name = "TIME", default_value = "20", value_parser = time)]
+    pub(super) wait_for_quiet: Duration,
+}
+
+impl ConfirmArgs {
+    /// The same race with these settings.
+    pub(super) fn apply(&self, race: RaceOptions) -> RaceOptions {
+        let load = match (self.under_load, self.ignore_load) {
+            (true, _) => LoadPolicy::UnderLoad,
+            (_, true) => LoadPolicy::Ignore,
+            _ => LoadPolicy::Wait,
+        };
+        race.processes(self.processes).load(load).quiet(QuietWait::new(self.wait_for_quiet))
+    }
+}

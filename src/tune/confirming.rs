@@ -1,0 +1,287 @@
+//! Provisional winners of a run, confirmed in fresh processes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use crate::cache::Entry;
+use crate::counted::counted;
+use crate::decision::{JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
+use crate::failure::Failure;
+use crate::measured_by::MachineLoad;
+use crate::race::{Confirmation, JobEvidence, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
+use crate::search::Predictions;
+use crate::timer::events::{EventKind, Events, Slice};
+
+use super::job::{InputFolder, Materialized, materialize};
+use super::run::TunedStep;
+use super::searching::Race;
+use super::time_breakdown::{Tally, time_breakdown};
+use super::tuner::{Autotuner, DecidedEntry};
+use super::tuning::{Tuning, TuningVerdict};
+use super::work::fill_work;
+use super::{OperationResult, Status, ended_by_user};
+
+/// Writes into an entry what fresh processes say about its config.
+pub(super) fn write_confirmation(entry: &mut Entry, Confirmation { verdict, processes }: &Confirmation) {
+    let Some(provenance) = &mut entry.provenance else { return };
+    provenance.ratio = verdict.ratio;
+    provenance.interval = verdict.interval;
+    if processes.iter().any(|process| process.is_contended) {
+        provenance.measured_by.load = MachineLoad::Contended;
+    }
+    provenance.processes = u32::try_from(processes.len()).unwrap_or(u32::MAX);
+}
+
+/// How the tuning of a call ended.
+pub(super) enum TunedCall {
+    /// With the entry in force, if there is one.
+    Ended(DecidedEntry),
+    /// With a winner that fresh processes have to confirm.
+    Provisional(Box<ProvisionalCall>),
+}
+
+/// A call whose winner is known from the process that chose it alone.
+pub(super) struct ProvisionalCall {
+    pub(super) race: Race,
+    pub(super) identity: JobIdentity,
+    pub(super) evidence: JobEvidence,
+    pub(super) cached: Option<Arc<Entry>>,
+    pub(super) is_own: bool,
+    /// The candidate that wins so far.
+    pub(super) winner: usize,
+    pub(super) predictions: Predictions,
+    pub(super) not_compiled: usize,
+}
+
+/// A provisional call of a plan, and its result so far.
+struct OpenCall<'s> {
+    index: usize,
+    call: Box<ProvisionalCall>,
+    step: &'s mut TunedStep,
+    /// Processes of this run that measured it.
+    processes: u32,
+}
+
+impl Autotuner<'_> {
+    /// Confirms the provisional winners among the steps of a run and commits those that hold. One process measures all
+    /// of them, each call beside its own baseline, and the next process measures those that are still open.
+    pub(super) fn confirm(&mut self, steps: &mut [TunedStep]) {
+        let of = steps.len();
+        let mut open: Vec<OpenCall<'_>> = Vec::new();
+        for (index, step) in steps.iter_mut().enumerate() {
+            if let Some(call) = step.provisional.take() {
+                open.push(OpenCall { index, call, step, processes: 0 });
+            }
+        }
+        // an earlier run may have measured enough
+        let mut is_over = self.is_stopped();
+        loop {
+            self.settle(&mut open, (of, is_over));
+            if open.is_empty() {
+                return;
+            }
+            let started = Runner::new(&mut *self.timer, self.ledger, self.cancel, &self.events).start_fresh_process();
+            if let Err(error) = started {
+                open.iter_mut().for_each(|one| fail(one, &error.to_string()));
+                return;
+            }
+            for one in &mut open {
+                self.measure_once_more(one, of);
+            }
+            is_over = self.is_stopped();
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed) || self.options.stop_at.is_some_and(|stop_at| Instant::now() >= stop_at)
+    }
+
+    /// One more process's rounds of a call.
+    fn measure_once_more(&mut self, one: &mut OpenCall<'_>, of: usize) {
+        let (events, tally) = Tally::of(&self.events);
+        let Some(operation) = &mut one.step.operation else { return };
+        let name = operation.call.to_string();
+        let slice = events.open(Slice::Operation { name: &name, index: one.index, of });
+        one.processes += 1;
+        let measured = self.confirm_call(&events, &mut one.call);
+        drop(slice);
+        operation.time_breakdown += time_breakdown(&tally);
+        match measured {
+            Ok(()) => {}
+            Err(RaceError::Interrupted) => {
+                operation.status = Status::Interrupted;
+                ended_by_user(operation.rounds_measured).clone_into(&mut operation.reason);
+            }
+            Err(RaceError::Failed(failure)) => {
+                fail_with(operation, failure);
+            }
+            Err(RaceError::Inputs(error)) => operation.reason = error.to_string(),
+            Err(RaceError::Fatal(error)) => {
+                operation.reason = error.to_string();
+                one.step.error = Some(error);
+            }
+        }
+    }
+
+    fn confirm_call(&mut self, events: &Events, call: &mut ProvisionalCall) -> Result<(), RaceError> {
+        let options = &self.options.race;
+        let input_folder = InputFolder::new(&call.race.invocation, self.registry)?.map_err(RaceError::Failed)?;
+        let Materialized { job, .. } =
+            materialize(&call.race.invocation, self.registry, options.cache_state.clone(), &input_folder);
+        let referee = Referee { options, identity: &call.identity, terms: Terms::default() };
+        let runner = Runner::new(&mut *self.timer, self.ledger, self.cancel, events);
+        confirm_once(runner, &job, referee, &[call.winner], &mut call.evidence)
+    }
+
+    /// Concludes the calls that are decided, that failed, or for which the time is over; the others stay.
+    fn settle(&mut self, open: &mut Vec<OpenCall<'_>>, (of, is_over): (usize, bool)) {
+        let all: Vec<Vec<ProcessRatio>> = open.iter().map(|one| self.processes(&one.call)).collect();
+        let Some(first) = open.first() else { return };
+        let spreads = spreads(&self.referee(&first.call.identity), &all);
+        let mut known = all.iter().zip(&spreads);
+        open.retain_mut(|one| {
+            let Some((own, spread)) = known.next() else { return true };
+            let is_last = is_over || one.processes >= self.options.race.most_processes(own);
+            !self.conclude(one, spread, (of, is_last))
+        });
+    }
+
+    fn referee<'r>(&'r self, identity: &'r JobIdentity) -> Referee<'r> {
+        Referee { options: &self.options.race, identity, terms: Terms::default() }
+    }
+
+    fn processes(&self, call: &ProvisionalCall) -> Vec<ProcessRatio> {
+        self.referee(&call.identity).processes(&call.evidence, call.winner)
+    }
+
+    /// Concludes a call if it is decided, or will not be. Returns whether it did.
+    fn conclude(&mut self, one: &mut OpenCall<'_>, spread: &ProcessSpread, (of, is_last): (usize, bool)) -> bool {
+        let OpenCall { index, call, step, .. } = one;
+        let Some(operation) = &mut step.operation else { return true };
+        if operation.status != Status::Provisional {
+            return true;
+        }
+        let events = self.events.clone();
+        let ProvisionalCall { race, identity, evidence, cached, is_own, winner, predictions, not_compiled } =
+            &mut **call;
+        let known = (identity.clone(), std::mem::take(evidence), cached.clone());
+        let mut tuning = Tuning::of_provisional((self, &events), race, (known, *is_own), operation);
+        let conclusion = tuning.conclusion(winner, spread, is_last);
+        let name = tuning.result.call.to_string();
+        let slice = match conclusion {
+            Conclusion::Open => {
+                *evidence = tuning.into_evidence();
+                return false;
+            }
+            _ => events.open(Slice::Operation { name: &name, index: *index, of }),
+        };
+        let committed = match conclusion {
+            Conclusion::Judged(judgement) => {
+                let (predictions, not_compiled) = (std::mem::take(predictions), *not_compiled);
+                tuning.commit(TuningVerdict { judgement, predictions, not_compiled })
+            }
+            _ => Ok(None),
+        };
+        match committed {
+            Ok(entry) => step.entry = entry,
+            Err(error) => {
+                operation.status = Status::Failed;
+                operation.reason = error.to_string();
+                step.error = Some(error);
+            }
+        }
+        fill_work(operation, self.peaks().as_ref());
+        step.published = self.ledger.publish_if_due();
+        let OperationResult { status, reason, speed_up, .. } = &*operation;
+        events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
+        drop(slice);
+        true
+    }
+}
+
+/// What fresh processes make of a provisional winner.
+enum Conclusion {
+    /// More of them would tell.
+    Open,
+    /// This, to be committed.
+    Judged(Judgement),
+    /// Nothing, as the result says.
+    Ended,
+}
+
+impl Tuning<'_, '_> {
+    /// The conclusion on a provisional winner, which is another one if the first failed in a fresh process.
+    fn conclusion(&mut self, winner: &mut usize, spread: &ProcessSpread, is_last: bool) -> Conclusion {
+        let mut judgement = self.judgement(self.incumbent());
+        if judgement.outcome != JudgedOutcome::Faster {
+            return Conclusion::Judged(judgement);
+        }
+        *winner = judgement.winner;
+        let processes = self.referee().processes(&self.evidence, *winner);
+        let verdict = ProcessQuestion::gain(&self.referee().options.rules).judge(&processes, spread);
+        let outcome = verdict.map_or(ProcessOutcome::Open, |verdict| verdict.outcome);
+        self.result.confirmation = verdict.map(|verdict| Confirmation { verdict, processes });
+        match outcome {
+            ProcessOutcome::Confirmed => {}
+            ProcessOutcome::Refuted => {
+                judgement.reason = self.result.confirmation.as_ref().map(not_confirmed).unwrap_or_default();
+                (judgement.outcome, judgement.winner) = (JudgedOutcome::BaselineKept, self.identity.baseline);
+            }
+            _ if !is_last => return Conclusion::Open,
+            _ => {
+                (self.result.status, self.result.reason) = match self.is_cancelled() {
+                    true => (Status::Interrupted, ended_by_user(self.result.rounds_measured).to_owned()),
+                    false => (Status::Undecided, undecided(self.result.confirmation.as_ref())),
+                };
+                self.result.forget_winner();
+                return Conclusion::Ended;
+            }
+        }
+        self.result.reason.clone_from(&judgement.reason);
+        Conclusion::Judged(judgement)
+    }
+}
+
+/// Why a winner of one process is none.
+pub(crate) fn not_confirmed(Confirmation { verdict, processes }: &Confirmation) -> String {
+    format!(
+        "the best of the first process takes {:.3} of the baseline's time ({:.3}–{:.3}) in {}: not confirmed",
+        verdict.ratio,
+        verdict.interval.low,
+        verdict.interval.high,
+        counted(processes.len(), "fresh process")
+    )
+}
+
+/// Why nothing is decided, with what could have been seen.
+pub(crate) fn undecided(confirmation: Option<&Confirmation>) -> String {
+    let Some(Confirmation { verdict, processes }) = confirmation else {
+        return "no fresh process confirmed it in the time: allow more time".to_owned();
+    };
+    let least = match verdict.least_gain {
+        Some(gain) => format!("a gain of {:.1} % would have been seen", 100.0 * gain),
+        None => "too few for any gain".to_owned(),
+    };
+    format!(
+        "it varies by process: {:.3} of the baseline's time ({:.3}–{:.3}) over {}, {least}; allow more time, or more \
+         `--processes`",
+        verdict.ratio,
+        verdict.interval.low,
+        verdict.interval.high,
+        counted(processes.len(), "fresh process")
+    )
+}
+
+fn fail(one: &mut OpenCall<'_>, reason: &str) {
+    if let Some(operation) = &mut one.step.operation {
+        operation.status = Status::Failed;
+        reason.clone_into(&mut operation.reason);
+    }
+}
+
+fn fail_with(operation: &mut OperationResult, failure: Failure) {
+    operation.status = Status::Failed;
+    operation.reason = failure.to_string();
+    operation.failure = Some(failure);
+}
