@@ -202,7 +202,10 @@ impl<'a> Contents<'a> {
                 Type::Array(part) if part.dtype == DType::F64 => scalar(DType::C128),
                 _ => Type::Other("complex".into()),
             },
-            (b"vhlo", 22) => Type::Other("token".into()),
+            (b"vhlo", 22) | (b"stablehlo", 0) => Type::Other("!stablehlo.token".into()),
+            (b"vhlo", 42) | (b"stablehlo", 1) => Type::Other("!stablehlo.future".into()),
+            (b"vhlo", 9) | (b"builtin", 1) => Type::Other("index".into()),
+            (b"vhlo", 41) | (b"builtin", 10 | 11) => Type::Other("memref".into()),
             (b"vhlo", 24 | 30) => Type::Other("quantized".into()),
             (b"builtin", 0) => builtin_integer(fields.varint()?),
             _ => match if is_vhlo { vhlo_element(code) } else { builtin_element(encoded.dialect, code) } {

@@ -43,6 +43,8 @@ fn walk<'a>(
 /// A function that is being read.
 #[derive(Default)]
 struct Function<'a> {
+    /// Whether it is more than a declaration.
+    has_body: bool,
     nodes: Vec<Node<'a>>,
     returns: Vec<Value>,
 }
@@ -168,10 +170,12 @@ impl<'a> Walk<'a, '_> {
         let read = self.regions(operation, reader, depth);
         let mut function = std::mem::replace(&mut self.function, outer);
         let results = self.spells_attributes.then(|| self.interface(operation, &mut function));
-        let Function { nodes, returns } = function;
+        let Function { has_body, nodes, returns } = function;
         let named = self.attribute(operation, "sym_name").and_then(|named| self.contents.string(named));
         let name = Cow::Borrowed(named.unwrap_or_default());
-        (self.each)(Computation { name, nodes, results, returns });
+        if has_body {
+            (self.each)(Computation { name, nodes, results, returns });
+        }
         read
     }
 
@@ -347,6 +351,7 @@ impl<'a> Walk<'a, '_> {
         if blocks == 0 {
             return Ok(());
         }
+        self.function.has_body = true;
         let first = self.values.count;
         self.values.count = first.saturating_add(reader.index()?);
         let mut place = Place { holder, next: first, depth };

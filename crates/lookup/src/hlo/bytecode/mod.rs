@@ -8,6 +8,8 @@
 //! attributes: `mlir/IR/BuiltinDialectBytecode.td`; of VHLO's: `stablehlo/dialect/VhloBytecode.cpp`.
 
 mod attribute;
+#[cfg(test)]
+mod back_compat;
 mod container;
 mod contents;
 mod encoding;
