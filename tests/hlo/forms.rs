@@ -163,6 +163,29 @@ fn a_program_says_the_same_in_every_form() {
     }
 }
 
+/// A payload that repeats the label of its scopes is the same occurrence: without it, the module holds as many.
+#[test]
+fn a_label_in_two_places_of_an_instruction_counts_once() {
+    let programs: Vec<Lowered> = serde_json::from_slice(&unpacked("forms.json.zst")).unwrap();
+    let both = programs.into_iter().find(|program| program.name == "two_carriers").unwrap();
+    let count = |scan: &Scan, family: &str| {
+        let of_family = scan.labels.iter().filter(|label| label.family == family);
+        of_family.map(|label| label.occurrences).sum::<u64>()
+    };
+    for (form, written) in &both.forms {
+        let mut bytes = written.bytes();
+        let scan = scan_bytes(&bytes, form, &ScanOptions::default()).unwrap();
+        let expected = count(&scan, "ejkernel-hash");
+        assert!(expected > 0 && count(&scan, "tokamax") > 0, "{form}");
+        // the payload, which is another label, becomes that of the scopes
+        let label = b"ejkernel_ops#gate_mix.v3:00aa11bb22cc33dd/";
+        let payloads: Vec<usize> = memchr::memmem::find_iter(&bytes, "tokamax:{").collect();
+        payloads.into_iter().for_each(|at| bytes[at..at + label.len()].copy_from_slice(label));
+        let scan = scan_bytes(&bytes, form, &ScanOptions::default()).unwrap();
+        assert_eq!((count(&scan, "ejkernel-hash"), scan.labels.len()), (expected, 1), "{form}");
+    }
+}
+
 /// Each was written by hand after a printer of MLIR; what is right follows from the text itself.
 #[test]
 fn texts_of_any_printer_show_their_call_sites() {
