@@ -48,6 +48,8 @@ impl Unread {
 pub(crate) struct Computation<'a> {
     /// Its name without `%` or `@`, or the bytes of its id.
     pub(crate) name: Cow<'a, [u8]>,
+    /// Whether the form marks it as the one that a program begins with.
+    pub(crate) is_entry: bool,
     /// Its arguments and operations. Operands may come after their users only in graph regions.
     pub(crate) nodes: Vec<Node<'a>>,
     /// The attributes of each of its results as text spells them; `None` if the form does not list them.
@@ -103,7 +105,8 @@ pub(crate) struct Node<'a> {
     pub(crate) payload: Cow<'a, [u8]>,
     /// The names of the computations that it calls.
     pub(crate) called: Vec<Cow<'a, [u8]>>,
-    /// Its attributes as text spells them, as far as a reader keeps them.
+    /// Its attributes as text spells them, as far as a reader keeps them; of HLO text all behind the equal sign, because
+    /// the layouts of results stand there.
     pub(crate) attributes: Cow<'a, [u8]>,
     /// The node whose region holds it.
     pub(crate) holder: Option<NodeId>,

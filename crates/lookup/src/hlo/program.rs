@@ -47,6 +47,23 @@ pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, Sca
     read(bytes).map_err(|kind| kind.at(place))
 }
 
+/// The form of a module, from its first bytes; `place` names it in errors. A file of `jax.export` holds bytecode.
+///
+/// # Errors
+///
+/// If the bytes begin no module, or a compressed one.
+pub fn module_form(bytes: &[u8], place: &str) -> Result<ModuleForm, ScanError> {
+    match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes)).map_err(|kind| kind.at(place))? {
+        Content::Module(form) => Ok(form),
+        Content::Exported => Ok(ModuleForm::StablehloBytecode),
+        Content::Gzip | Content::Zstd => Err(compressed().at(place)),
+    }
+}
+
+fn compressed() -> ScanErrorKind {
+    ScanErrorKind::NotAModule { seen: "it is compressed: decompress it first".to_owned() }
+}
+
 /// Names, in the forms of a module, of operations whose algorithm XLA chooses by measuring on the device: matrix
 /// products, convolutions, and the calls of vendors' libraries that they become. Text, bytecode (its strings end with a
 /// zero byte, and versions of operations are part of their names), and the field `opcode` of `HloInstructionProto`.
@@ -108,9 +125,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     let (form, bytes) = match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes))? {
         Content::Module(form) => (form, bytes),
         Content::Exported => (ModuleForm::StablehloBytecode, envelope::exported(bytes)?),
-        Content::Gzip | Content::Zstd => {
-            return Err(ScanErrorKind::NotAModule { seen: "it is compressed: decompress it first".to_owned() });
-        }
+        Content::Gzip | Content::Zstd => return Err(compressed()),
     };
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());

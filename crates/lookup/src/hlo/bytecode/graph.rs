@@ -174,7 +174,7 @@ impl<'a> Walk<'a, '_> {
         let named = self.attribute(operation, "sym_name").and_then(|named| self.contents.string(named));
         let name = Cow::Borrowed(named.unwrap_or_default());
         if has_body {
-            (self.each)(Computation { name, nodes, results, returns });
+            (self.each)(Computation { name, nodes, results, returns, ..Computation::default() });
         }
         read
     }

@@ -32,7 +32,7 @@ impl<'a> Reader<'a, '_> {
             let name = self.qualified(named.unwrap_or_default());
             let Function { nodes, returns, .. } = function;
             let results = results.map(|results| results.iter().map(|&text| text.into()).collect());
-            (self.each)(Computation { name, nodes, results, returns });
+            (self.each)(Computation { name, nodes, results, returns, ..Computation::default() });
         }
     }
 
