@@ -40,18 +40,33 @@ fn shown_type(shown: &Type) -> String {
     }
 }
 
-/// By function: its name, nodes, results, and the ranges of its arguments as indices.
-fn told(mut functions: Vec<Computation<'_>>) -> Vec<(String, Vec<String>, String, Vec<Option<u64>>)> {
+/// What must be equal of a function.
+#[derive(Debug, PartialEq)]
+struct Told {
+    name: String,
+    nodes: Vec<String>,
+    returns: String,
+    results: usize,
+    /// By argument, the number of values that it has as an index.
+    ranges: Vec<Option<u64>>,
+}
+
+fn told(mut functions: Vec<Computation<'_>>) -> Vec<Told> {
     let count = functions.len();
     let told = |at: usize| {
         // ranges are those of the function that a program begins with
         let name = std::mem::replace(functions.get_mut(at)?.name.to_mut(), b"main".to_vec());
         let ranges = index_ranges_of_functions(&functions);
         let function = functions.get_mut(at)?;
-        let results = format!("{:?}, {} results", function.returns, function.results.as_ref().map_or(0, Vec::len));
-        let shown_name = String::from_utf8_lossy(&name).into_owned();
+        let told = Told {
+            name: String::from_utf8_lossy(&name).into_owned(),
+            nodes: function.nodes.iter().map(shown).collect(),
+            returns: format!("{:?}", function.returns),
+            results: function.results.as_ref().map_or(0, Vec::len),
+            ranges,
+        };
         function.name = name.into();
-        Some((shown_name, function.nodes.iter().map(shown).collect(), results, ranges))
+        Some(told)
     };
     (0..count).filter_map(told).collect()
 }
@@ -69,7 +84,7 @@ fn artifacts_of_every_version_say_what_their_text_says() {
         assert!(find_cut(&bytecode).is_none() && semantic_digest(&bytecode).is_ok(), "{version}");
         let expected = told(mlir_text::functions(&text));
         let found = told(functions(&bytecode).unwrap_or_else(|| panic!("{version} cannot be read")));
-        assert!(expected.len() > 100 && expected.iter().any(|(.., ranges)| ranges.iter().any(Option::is_some)));
+        assert!(expected.len() > 100 && expected.iter().any(|one| one.ranges.iter().any(Option::is_some)));
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found, expected, "{version}");
         }
