@@ -12,8 +12,7 @@ use crate::hlo::text_cursor::quoted;
 pub(super) fn of_text(text: &[u8]) -> Option<StackFrameIndexProto> {
     let mut index = StackFrameIndexProto::default();
     let mut table: &[u8] = &[];
-    for line in text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
-        let content = line.trim_ascii_start();
+    for content in text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
         match content.split_first() {
             Some((first, _)) if first.is_ascii_digit() && !table.is_empty() => row(&mut index, table, content),
             Some(_) if [&b"FileNames"[..], b"FunctionNames", b"FileLocations", b"StackFrames"].contains(&content) => {
@@ -33,8 +32,8 @@ pub(super) fn of_text(text: &[u8]) -> Option<StackFrameIndexProto> {
 
 /// `1 "file.py"` or `1 {file_name_id=1 line=29}`; rows are numbered from one in their order.
 fn row(index: &mut StackFrameIndexProto, table: &[u8], row: &[u8]) {
-    let content = row.trim_ascii_start().iter().position(|byte| !byte.is_ascii_digit());
-    let content = content.and_then(|at| row.get(at..)).unwrap_or_default().trim_ascii();
+    let digits = row.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let content = row.get(digits..).unwrap_or_default().trim_ascii();
     let name = || Bytes::from(unescaped(content.strip_prefix(b"\"").map(quoted).unwrap_or_default()));
     let member = |name: &[u8]| {
         let inside = content.strip_prefix(b"{").and_then(|inside| inside.strip_suffix(b"}")).unwrap_or_default();
