@@ -283,12 +283,14 @@ impl<'a> Walk<'a, '_> {
     /// A node with what an operation is and calls, and the payload attached to it.
     fn described(&self, operation: &Operation<'a>) -> Node<'a> {
         let opcode = unversioned(&operation.opcode);
-        let text = |attribute: Option<usize>| attribute.map(|one| self.contents.strings(one)).unwrap_or_default();
-        let callees =
-            ["callee", "decomposition", "called_computations"].map(|key| text(self.attribute(operation, key)));
+        // most operations call nothing
+        let calls = ["call", "composite"].iter().any(|end| opcode.ends_with(end));
+        let attribute = |key: &str| if calls { self.attribute(operation, key) } else { None };
+        let text = |key: &str| attribute(key).map(|one| self.contents.strings(one)).unwrap_or_default();
+        let callees = ["callee", "decomposition", "called_computations"].map(text);
         let target =
             if opcode.ends_with(".call") { callees.first().and_then(|callees| callees.first()).copied() } else { None };
-        let target = target.or_else(|| text(self.attribute(operation, "call_target_name")).first().copied());
+        let target = target.or_else(|| text("call_target_name").first().copied());
         let payload = operation.attributes.and_then(|own| self.contents.member(own, b"mhlo.frontend_attributes"));
         let payload = payload.and_then(|payload| self.contents.member(payload, b"xla_metadata_payload"));
         Node {
