@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use autotune_lowered::analysis::{Capture, HloFiles, SummaryOptions, summarize};
-use autotune_lowered::hlo::{ScanOptions, in_f64, read_program, scan_bytes, semantic_digest};
+use autotune_lowered::hlo::{
+    Costs, HloModule, ModuleForm, ScanOptions, in_f64, read_program, scan_bytes, semantic_digest,
+};
 use autotune_lowered::profile::XSpace;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -124,6 +126,12 @@ fn module(bytes: &[u8]) -> bool {
     let program = read_program(bytes, "mutated");
     let _digest = semantic_digest(bytes, "mutated");
     let _wide = std::str::from_utf8(bytes).map(in_f64);
+    if let Ok(program) = &program {
+        let _arguments = (program.arguments("mutated"), program.index_ranges());
+        let _results = (program.results(), program.has_results());
+        let is_text = program.form == ModuleForm::HloText;
+        let _costs = is_text.then(|| HloModule::of_text(bytes, 0, "mutated").map(|module| Costs::of(&module)));
+    }
     scan.is_ok() || program.is_ok()
 }
 

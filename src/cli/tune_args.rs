@@ -62,7 +62,8 @@ pub(super) struct TuneArgs {
     /// in order of their share of its time, and the result says how much of the step is saved (docs/analysis.md)
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// HloProto or HloModuleProto of what ran in --profile, or a folder that XLA dumped them to; may be repeated
+    /// HLO of what ran in --profile, as HloProto, HloModuleProto or text, or a folder that XLA dumped it to; may be
+    /// repeated
     #[arg(long, value_name = "FILE", requires = "profile")]
     pub hlo: Vec<PathBuf>,
     #[command(flatten)]

@@ -198,6 +198,23 @@ fn payloads_of_older_versions_stand_on_the_instruction() {
     assert_eq!(found, [("a", 1), ("b", 1)]);
 }
 
+#[test]
+fn a_payload_that_repeats_its_scope_counts_once() {
+    let label = "ejkernel_ops#inner.v1:0123456789abcdef";
+    let scope = format!("jit(f)/{label}/mine=a/1/custom_call");
+    let options = ScanOptions::default().user_labels(Some(UserLabels::new(r"mine=(?P<op>\w+)/(?P<key>\w+)").unwrap()));
+    for (payload, expected) in [
+        (label.to_owned(), vec![("a", 1), ("inner", 1)]),
+        (format!("{label}/mine=a/1"), vec![("a", 1), ("inner", 1)]),
+        (format!("{GATE}/mine=b/2"), vec![("a", 1), ("b", 1), ("demo.ops.gate.Gate", 1), ("inner", 1)]),
+    ] {
+        let found = scan_bytes(&with_attribute(&scope, &payload), "module", &options).unwrap();
+        let found: Vec<(&str, u64)> =
+            found.labels.iter().map(|label| (label.label.op_name(), label.occurrences)).collect();
+        assert_eq!(found, expected, "{payload}");
+    }
+}
+
 /// What a call site takes out of a tuple is one operand, and what is no plain array is said.
 #[test]
 fn operands_are_parts_of_tuples_and_untyped_ones_are_counted() {

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use autotune_lowered::hlo::{FoundLabel, Label, Scan, ScanOptions, UserLabels, read_plain, scan_bytes, scan_path};
+use autotune_lowered::hlo::{
+    FoundLabel, Label, Program, ProgramArgument, Scan, ScanOptions, UserLabels, read_plain, read_program, scan_bytes,
+    scan_path,
+};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -18,12 +21,27 @@ fn printed(name: &str) -> Scan {
 }
 
 #[derive(Deserialize)]
-struct Program {
+struct Lowered {
     name: String,
     backward: bool,
     /// The operands of each forward call, where the program shows them plainly.
     forward: Option<Vec<Vec<String>>>,
     forms: BTreeMap<String, Written>,
+}
+
+#[derive(Deserialize)]
+struct LoweredInterface {
+    name: String,
+    interface: Declared,
+    forms: BTreeMap<String, Written>,
+}
+
+/// What the source of a program shows.
+#[derive(Deserialize)]
+struct Declared {
+    /// The path of each, whether it is donated, and how many values it has as an index.
+    arguments: Vec<(String, bool, Option<u64>)>,
+    results: Vec<String>,
 }
 
 /// Text as it is, or bytes in Base64.
@@ -61,14 +79,67 @@ fn labels(scan: &Scan) -> BTreeMap<Label, (bool, Sites)> {
     scan.labels.iter().map(|label| (label.label.clone(), (label.backward, sites(label)))).collect()
 }
 
+/// The forms that say everything about a program's interface.
+const STABLEHLO: [&str; 6] =
+    ["text", "generic text", "text with pretty locations", "text in local scopes", "bytecode", "portable bytecode"];
+
+/// What a program says about itself besides its labels.
+#[derive(Debug, PartialEq)]
+struct Interface {
+    arguments: Option<Vec<ProgramArgument>>,
+    results: Vec<String>,
+    has_results: Option<bool>,
+    index_ranges: Vec<Option<u64>>,
+}
+
+impl Interface {
+    fn of(program: &Program<'_>) -> Self {
+        Self {
+            arguments: program.arguments("program").unwrap(),
+            results: program.results(),
+            has_results: program.has_results(),
+            index_ranges: program.index_ranges(),
+        }
+    }
+}
+
+fn unpacked(name: &str) -> Vec<u8> {
+    read_plain(std::fs::read(data(name)).unwrap(), 1 << 28, name).unwrap()
+}
+
+/// `make_interfaces.py`: each program with its interface as its source shows it.
+#[test]
+fn a_programs_interface_is_that_of_its_source_in_every_form() {
+    let programs: Vec<LoweredInterface> = serde_json::from_slice(&unpacked("interfaces.json.zst")).unwrap();
+    assert_eq!(programs.len(), 3);
+    for LoweredInterface { name, interface: Declared { arguments, results }, forms } in programs {
+        assert_eq!(forms.len(), 8, "{name}");
+        for form in STABLEHLO.into_iter().chain(["HloModuleProto"]) {
+            let bytes = forms[form].bytes();
+            let program = read_program(&bytes, form).unwrap();
+            let found = Interface::of(&program);
+            let all = found.arguments.unwrap().into_iter().zip(found.index_ranges);
+            let all: Vec<_> = all.map(|(one, range)| (one.path, one.is_donated, range)).collect();
+            assert_eq!((all, found.has_results), (arguments.clone(), Some(true)), "{name} as {form}");
+            // XLA's own form lacks the names of results
+            let names = if form == "HloModuleProto" { Vec::new() } else { results.clone() };
+            assert_eq!(found.results, names, "{name} as {form}");
+        }
+    }
+}
+
 /// `make_forms.py`: XLA's own conversion to HLO has the labels, directions and operands that StableHLO has.
 #[test]
 fn a_program_says_the_same_in_every_form() {
-    let packed = std::fs::read(data("forms.json.zst")).unwrap();
-    let programs: Vec<Program> = serde_json::from_slice(&read_plain(packed, 1 << 28, "forms").unwrap()).unwrap();
+    let programs: Vec<Lowered> = serde_json::from_slice(&unpacked("forms.json.zst")).unwrap();
     assert_eq!(programs.len(), 61);
-    for Program { name, backward, forward, forms } in programs {
+    for Lowered { name, backward, forward, forms } in programs {
         assert_eq!(forms.len(), 8, "{name}");
+        let same = Interface::of(&read_program(&forms["text"].bytes(), &name).unwrap());
+        assert!(same.arguments.as_ref().is_some_and(|arguments| arguments.len() > 1), "{name}");
+        for form in STABLEHLO {
+            assert_eq!(Interface::of(&read_program(&forms[form].bytes(), form).unwrap()), same, "{name} as {form}");
+        }
         let scanned = |form: &str| scan_bytes(&forms[form].bytes(), form, &ScanOptions::default()).unwrap();
         let expected = labels(&scanned("text"));
         assert!(!expected.is_empty() && expected.values().all(|(_, sites)| !sites.is_empty()), "{name}");
@@ -89,6 +160,29 @@ fn a_program_says_the_same_in_every_form() {
             assert_eq!(labels(&scan), expected, "{name} as {form}");
             assert!(scan.diagnosis.is_empty(), "{name} as {form}: {:?}", scan.diagnosis);
         }
+    }
+}
+
+/// A payload that repeats the label of its scopes is the same occurrence: without it, the module holds as many.
+#[test]
+fn a_label_in_two_places_of_an_instruction_counts_once() {
+    let programs: Vec<Lowered> = serde_json::from_slice(&unpacked("forms.json.zst")).unwrap();
+    let both = programs.into_iter().find(|program| program.name == "two_carriers").unwrap();
+    let count = |scan: &Scan, family: &str| {
+        let of_family = scan.labels.iter().filter(|label| label.family == family);
+        of_family.map(|label| label.occurrences).sum::<u64>()
+    };
+    for (form, written) in &both.forms {
+        let mut bytes = written.bytes();
+        let scan = scan_bytes(&bytes, form, &ScanOptions::default()).unwrap();
+        let expected = count(&scan, "ejkernel-hash");
+        assert!(expected > 0 && count(&scan, "tokamax") > 0, "{form}");
+        // the payload, which is another label, becomes that of the scopes
+        let label = b"ejkernel_ops#gate_mix.v3:00aa11bb22cc33dd/";
+        let payloads: Vec<usize> = memchr::memmem::find_iter(&bytes, "tokamax:{").collect();
+        payloads.into_iter().for_each(|at| bytes[at..at + label.len()].copy_from_slice(label));
+        let scan = scan_bytes(&bytes, form, &ScanOptions::default()).unwrap();
+        assert_eq!((count(&scan, "ejkernel-hash"), scan.labels.len()), (expected, 1), "{form}");
     }
 }
 

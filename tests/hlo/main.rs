@@ -17,3 +17,4 @@ mod registry_fills;
 mod registry_folder;
 mod scan;
 mod semantic;
+mod text_as_proto;

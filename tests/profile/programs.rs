@@ -69,7 +69,10 @@ fn a_dump_folder_gives_the_last_stage_of_each_module() {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
     let open = |path: &Path| HloFiles::open(&[path.to_owned()]);
     let none = open(folder.path()).unwrap_err().to_string();
-    assert!(none.contains("holds no `*.hlo.pb`") && none.contains("--xla_dump_hlo_as_proto"), "{none}");
+    assert!(none.contains("holds no module among its 0 files") && none.contains("--xla_dump_to=FOLDER"), "{none}");
+    write("jax_ir0000_jit_f_compile.mlir", b"module @jit_f {}\n");
+    let none = open(folder.path()).unwrap_err().to_string();
+    assert!(none.contains("holds only StableHLO") && none.contains("--xla_dump_to=FOLDER"), "{none}");
     write("module_0001.jit_f.before_optimizations.hlo.pb", &module("jit_f", 1, "before"));
     write("module_0001.jit_f.cpu_after_optimizations.hlo.pb", &module("jit_f", 1, "after"));
     write("module_0001.jit_f.cpu_after_optimizations.txt", b"HloModule jit_f");
@@ -80,20 +83,32 @@ fn a_dump_folder_gives_the_last_stage_of_each_module() {
     write("module_0004.jit_i.cpu_after_optimizations.hlo.pb.gz", b"\x1f\x8bno gzip at all");
     write("module_0005.jit_k.before_optimizations.hlo.pb", &module("jit_k", 5, "before"));
     write("module_0005.jit_k.sm_9.0_gpu_after_optimizations.hlo.pb", &module("jit_k", 5, "gpu"));
+    // as `--xla_dump_to` alone writes them, and a proto by another name
+    let text = |opcode: &str| format!("HloModule jit_l\n\nENTRY main {{\n  x = f32[4]{{0}} {opcode}()\n}}\n");
+    write("module_0007.jit_l.cpu_after_optimizations.txt", text("negate").as_bytes());
+    write("module_0008.jit_l.cpu_after_optimizations.txt", text("tanh").as_bytes());
+    write("module_0008.jit_l.cpu_after_optimizations-buffer-assignment.txt", b"BufferAssignment:\nallocation 0: \n");
+    write("module_0008.jit_l.before_optimizations.txt", text("before").as_bytes());
+    write("mine.pb", &module("jit_m", 6, "snapshot"));
     let files = open(folder.path()).unwrap();
     assert_eq!(files.notes().len(), 1);
     assert!(files.notes()[0].contains("jit_i") && files.notes()[0].contains("gzip"), "{:?}", files.notes());
     let space = capture(&[]);
     let programs = Programs::new(&space, &files);
-    let found = ["jit_f", "jit_g", "jit_h", "jit_k", "jit_i"].map(|name| opcode(&programs, name, Some(9)));
+    let found = ["jit_f", "jit_g", "jit_h", "jit_k", "jit_l", "jit_m", "jit_i"];
+    let found = found.map(|name| opcode(&programs, name, Some(9)));
     assert_eq!(
         found.each_ref().map(Option::as_deref),
-        [Some("after"), Some("packed"), Some("only"), Some("gpu"), None]
+        [Some("after"), Some("packed"), Some("only"), Some("gpu"), Some("negate"), Some("snapshot"), None]
     );
-    // a named file must be a module
+    // XLA numbers its files by the modules' ids
+    assert_eq!(opcode(&programs, "jit_l", Some(8)).as_deref(), Some("tanh"));
+    // a named file must be HLO
+    let mlir = open(&folder.path().join("jax_ir0000_jit_f_compile.mlir")).unwrap_err().to_string();
+    assert!(mlir.contains("is StableHLO, and devices run HLO"), "{mlir}");
     let text = folder.path().join("module_0001.jit_f.cpu_after_optimizations.txt");
     fs::write(&text, b"HloModule jit_f, entry_computation_layout={()->f32[]}\n").unwrap();
-    assert!(open(&text).unwrap_err().to_string().contains("is not an HLO proto but a module of another form"));
+    assert!(open(&text).unwrap_err().to_string().contains("HLO text without a computation"));
     fs::write(&text, b"nothing of the kind").unwrap();
     assert!(open(&text).unwrap_err().to_string().contains("is not a module"), "{}", open(&text).unwrap_err());
     assert!(open(Path::new("nowhere.hlo.pb")).unwrap_err().to_string().contains("`nowhere.hlo.pb`: cannot be read"));

@@ -38,8 +38,8 @@ pub(crate) struct SummaryArgs {
 /// What is counted, and where to find HLO that a capture lacks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CountedArgs {
-    /// HloProto or HloModuleProto of what ran, or a folder that XLA dumped them to, if the capture holds none; may be
-    /// repeated
+    /// HLO of what ran, as HloProto, HloModuleProto or text, or a folder that XLA dumped it to, if the capture holds
+    /// none; may be repeated
     #[arg(long, value_name = "FILE")]
     pub hlo: Vec<PathBuf>,
     /// Also count the first execution of each module on each device

@@ -35,6 +35,8 @@ struct DumpFile {
     path: PathBuf,
     name: ModuleName,
     stage: Stage,
+    /// Whether it is an HLO proto, which says more than a text.
+    is_proto: bool,
 }
 
 /// What a file's name says about its module.
@@ -166,6 +168,29 @@ pub fn modules_before_passes(folder: &Path) -> Result<DumpedModules, ScanError> 
     Ok(DumpedModules { sub_folders: SubFolders::of(folder).with_modules, ..files.before_passes() })
 }
 
+/// The id of the module in a file, which XLA numbers its files with: 1 of `module_0001.jit_f.after_optimizations.txt`.
+pub fn dumped_id(file: &Path) -> Option<i64> {
+    let ModuleName { number, is_numbered, .. } = ModuleName::of(&file_name(file));
+    number.rsplit_once("module_").filter(|_| is_numbered)?.1.parse().ok()
+}
+
+/// The HLO of a folder as devices run it: of each module the last stage, as a proto if there is one.
+///
+/// # Errors
+/// A folder that cannot be read, or that holds no module.
+pub fn modules_after_passes(folder: &Path) -> Result<Vec<PathBuf>, ScanError> {
+    let files = DumpFiles::of(folder).map_err(|kind| kind.at(&folder.display().to_string()))?;
+    let mut last: BTreeMap<(&str, &str), &DumpFile> = BTreeMap::new();
+    let rank = |file: &DumpFile| (file.stage == Stage::After, file.is_proto, file.path.clone());
+    for file in files.files.iter().filter(|file| file.stage != Stage::Stablehlo) {
+        let known = last.entry((&file.name.module, &file.name.number)).or_insert(file);
+        if rank(file) > rank(known) {
+            *known = file;
+        }
+    }
+    Ok(last.into_values().map(|file| file.path.clone()).collect())
+}
+
 /// The file of the same module before XLA's passes, which is beside one from after them.
 pub fn earlier_stage(file: &Path) -> Option<PathBuf> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -187,7 +212,9 @@ fn file_name(path: &Path) -> String {
 fn dump_file(path: &Path) -> Option<DumpFile> {
     let file = outside_file::open(path, u64::MAX).ok()?;
     let name = file_name(path);
-    let stage = match form_of(file) {
+    let form = form_of(file);
+    let is_proto = matches!(form, Ok(Some(ModuleForm::HloProto)));
+    let stage = match form {
         Ok(None) if !is_named_as_module(&name) => return None,
         Ok(None) => Stage::Unrecognized,
         Ok(Some(ModuleForm::StablehloText | ModuleForm::StablehloBytecode)) => Stage::Stablehlo,
@@ -195,7 +222,7 @@ fn dump_file(path: &Path) -> Option<DumpFile> {
         _ if name.contains("after_optimizations") => Stage::After,
         _ => Stage::Between,
     };
-    Some(DumpFile { path: path.to_owned(), name: ModuleName::of(&name), stage })
+    Some(DumpFile { path: path.to_owned(), name: ModuleName::of(&name), stage, is_proto })
 }
 
 fn is_named_as_module(name: &str) -> bool {

@@ -48,10 +48,12 @@ impl Unread {
 pub(crate) struct Computation<'a> {
     /// Its name without `%` or `@`, or the bytes of its id.
     pub(crate) name: Cow<'a, [u8]>,
+    /// Whether the form marks it as the one that a program begins with.
+    pub(crate) is_entry: bool,
     /// Its arguments and operations. Operands may come after their users only in graph regions.
     pub(crate) nodes: Vec<Node<'a>>,
-    /// The attributes of each of its results in the form's spelling; `None` if the form does not list them.
-    pub(crate) results: Option<Vec<&'a [u8]>>,
+    /// The attributes of each of its results as text spells them; `None` if the form does not list them.
+    pub(crate) results: Option<Vec<Cow<'a, [u8]>>>,
     /// The values that it returns.
     pub(crate) returns: Vec<Value>,
 }
@@ -103,8 +105,9 @@ pub(crate) struct Node<'a> {
     pub(crate) payload: Cow<'a, [u8]>,
     /// The names of the computations that it calls.
     pub(crate) called: Vec<Cow<'a, [u8]>>,
-    /// Its attributes in the form's spelling, as far as a reader keeps them.
-    pub(crate) attributes: &'a [u8],
+    /// Its attributes as text spells them, as far as a reader keeps them; of HLO text all behind the equal sign, because
+    /// the layouts of results stand there.
+    pub(crate) attributes: Cow<'a, [u8]>,
     /// The node whose region holds it.
     pub(crate) holder: Option<NodeId>,
     /// Its line from 1, if the form has lines.

@@ -60,11 +60,11 @@ const WORD: [bool; 256] = {
     table
 };
 
-fn is_word(byte: u8) -> bool {
+pub(super) fn is_word(byte: u8) -> bool {
     WORD[usize::from(byte)]
 }
 
-fn without_sign(name: &[u8]) -> &[u8] {
+pub(super) fn without_sign(name: &[u8]) -> &[u8] {
     name.strip_prefix(b"%").unwrap_or(name)
 }
 
@@ -83,10 +83,10 @@ impl<'a> Reader<'a> {
             let name = if is_entry { self.cursor.word(is_word) } else { word };
             if !name.is_empty() && name.iter().all(u8::is_ascii_digit) {
                 // a row of a table of files, functions or frames
-                self.value();
+                value(&mut self.cursor);
             } else if !name.is_empty() && self.computation_begins() {
                 has_entry |= is_entry;
-                each(self.computation(without_sign(name)));
+                each(Computation { is_entry, ..self.computation(without_sign(name)) });
             } else if !TABLES.contains(&word) {
                 self.cursor = start;
                 self.stray_line();
@@ -110,7 +110,7 @@ impl<'a> Reader<'a> {
     fn module_line(&mut self) {
         let name = without_sign(self.cursor.word(is_word));
         self.head.module = Some(String::from_utf8_lossy(name).into_owned()).filter(|name| !name.is_empty());
-        while let Some((key, value)) = self.attribute() {
+        while let Some((key, value)) = attribute(&mut self.cursor) {
             match key {
                 b"is_scheduled" => self.head.is_optimized = value == b"true",
                 b"num_partitions" => self.head.partitions = number(value),
@@ -147,6 +147,7 @@ impl<'a> Reader<'a> {
     fn computation(&mut self, name: &'a [u8]) -> Computation<'a> {
         let mut nodes = Vec::new();
         let mut places = HashMap::new();
+        let mut returns = Vec::new();
         loop {
             match self.cursor.next() {
                 None => {
@@ -156,36 +157,43 @@ impl<'a> Reader<'a> {
                 Some(b'}') => {
                     self.cursor.take(1);
                     // the thread that executes it
-                    while self.attribute().is_some() {}
+                    while attribute(&mut self.cursor).is_some() {}
                     break;
                 }
                 Some(_) => {
                     let (start, line) = (self.cursor.clone(), self.cursor.line());
-                    if self.instruction(line, &mut nodes, &mut places).is_none() {
-                        self.cursor = start;
-                        self.cursor.skip_line();
-                        self.head.unread.add(line);
+                    match self.instruction(line, &mut nodes, &mut places) {
+                        Some(true) => returns = vec![Value::whole(nodes.len().saturating_sub(1))],
+                        Some(false) => {}
+                        None => {
+                            self.cursor = start;
+                            self.cursor.skip_line();
+                            self.head.unread.add(line);
+                        }
                     }
                 }
             }
         }
-        Computation { name: Cow::Borrowed(name), nodes, ..Computation::default() }
+        Computation { name: Cow::Borrowed(name), nodes, returns, ..Computation::default() }
     }
 
+    /// Reads an instruction; true if it is the root. `None` if none comes next.
     fn instruction(
         &mut self,
         line: u64,
         nodes: &mut Vec<Node<'a>>,
         places: &mut HashMap<&'a [u8], NodeId>,
-    ) -> Option<()> {
+    ) -> Option<bool> {
         let mut name = self.cursor.word(is_word);
-        if name == b"ROOT" {
+        let is_root = name == b"ROOT";
+        if is_root {
             name = self.cursor.word(is_word);
         }
         let name = without_sign(name);
         if name.is_empty() || !self.cursor.eat(b"=") {
             return None;
         }
+        let start = self.cursor.rest();
         let results = vec![self.shape()?];
         let opcode = self.cursor.word(is_word);
         let given = if self.cursor.next() == Some(b'(') { self.cursor.bracketed()? } else { return None };
@@ -202,62 +210,20 @@ impl<'a> Reader<'a> {
             node.operands = operands.map(|&place| Value::whole(place)).collect();
         }
         self.head.census.instruction(&node.name);
-        while let Some((key, value)) = self.attribute() {
+        while let Some((key, value)) = attribute(&mut self.cursor) {
             self.describe(key, value, &mut node);
         }
+        let length = start.len() - self.cursor.rest().len();
+        node.attributes = start.get(..length).unwrap_or_default().into();
         places.insert(name, nodes.len());
         nodes.push(node);
-        Some(())
-    }
-
-    /// One attribute: a comma, its name, and its value if it has one.
-    fn attribute(&mut self) -> Option<(&'a [u8], &'a [u8])> {
-        if !self.cursor.eat(b",") {
-            return None;
-        }
-        let key = self.cursor.word(is_word);
-        let value = if self.cursor.eat(b"=") { self.value() } else { &[] };
-        Some((key, value))
-    }
-
-    /// A value, up to the comma, the closing bracket or the name that follows it.
-    fn value(&mut self) -> &'a [u8] {
-        self.cursor.next();
-        let start = self.cursor.rest();
-        loop {
-            match self.cursor.rest().first() {
-                Some(b'(' | b'[' | b'{') => {
-                    let length = balanced(self.cursor.rest());
-                    self.cursor.take(length);
-                }
-                Some(b'"') => {
-                    let length = quoted(self.cursor.rest().get(1..).unwrap_or_default()).len() + 2;
-                    self.cursor.take(length);
-                }
-                Some(&byte) if is_word(byte) => {
-                    self.cursor.word(is_word);
-                }
-                // `mesh['x'=2] {'x'}` holds a blank; nothing but a value goes on with a bracket
-                Some(byte) if byte.is_ascii_whitespace() => {
-                    let before = self.cursor.clone();
-                    if !matches!(self.cursor.next(), Some(b'(' | b'[' | b'{')) {
-                        self.cursor = before;
-                        break;
-                    }
-                }
-                Some(b'=') => {
-                    self.cursor.take(1);
-                }
-                _ => break,
-            }
-        }
-        let length = start.len() - self.cursor.rest().len();
-        start.get(..length).unwrap_or_default()
+        Some(is_root)
     }
 
     fn describe(&mut self, key: &[u8], value: &'a [u8], node: &mut Node<'a>) {
         match key {
-            b"to_apply" | b"calls" | b"body" | b"condition" | b"true_computation" | b"false_computation" => {
+            b"to_apply" | b"calls" | b"body" | b"condition" | b"true_computation" | b"false_computation"
+            | b"select" | b"scatter" => {
                 node.called.push(Cow::Borrowed(without_sign(value)));
             }
             b"branch_computations" | b"called_computations" => {
@@ -286,6 +252,51 @@ impl<'a> Reader<'a> {
     fn shape(&mut self) -> Option<Type> {
         shape(&mut self.cursor, 0)
     }
+}
+
+/// One attribute: a comma, its name, and its value if it has one.
+pub(super) fn attribute<'a>(cursor: &mut Cursor<'a>) -> Option<(&'a [u8], &'a [u8])> {
+    if !cursor.eat(b",") {
+        return None;
+    }
+    let key = cursor.word(is_word);
+    let value = if cursor.eat(b"=") { value(cursor) } else { &[] };
+    Some((key, value))
+}
+
+/// A value, up to the comma, the closing bracket or the name that follows it.
+fn value<'a>(cursor: &mut Cursor<'a>) -> &'a [u8] {
+    cursor.next();
+    let start = cursor.rest();
+    loop {
+        match cursor.rest().first() {
+            Some(b'(' | b'[' | b'{') => {
+                let length = balanced(cursor.rest());
+                cursor.take(length);
+            }
+            Some(b'"') => {
+                let length = quoted(cursor.rest().get(1..).unwrap_or_default()).len() + 2;
+                cursor.take(length);
+            }
+            Some(&byte) if is_word(byte) => {
+                cursor.word(is_word);
+            }
+            // `mesh['x'=2] {'x'}` holds a blank; nothing but a value goes on with a bracket
+            Some(byte) if byte.is_ascii_whitespace() => {
+                let before = cursor.clone();
+                if !matches!(cursor.next(), Some(b'(' | b'[' | b'{')) {
+                    *cursor = before;
+                    break;
+                }
+            }
+            Some(b'=') => {
+                cursor.take(1);
+            }
+            _ => break,
+        }
+    }
+    let length = start.len() - cursor.rest().len();
+    start.get(..length).unwrap_or_default()
 }
 
 fn shape(cursor: &mut Cursor<'_>, depth: usize) -> Option<Type> {
@@ -333,6 +344,6 @@ fn string_after<'a>(value: &'a [u8], key: &Finder<'_>) -> Option<&'a [u8]> {
     value.get(at + key.needle().len()..).map(quoted)
 }
 
-fn number(value: &[u8]) -> Option<u64> {
+pub(super) fn number(value: &[u8]) -> Option<u64> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use prost::Message;
 
+use super::bytecode;
 use super::error::ScanErrorKind;
+use super::escape::{Escapes, Unescaper};
 use super::found::ModuleForm;
 use super::graph::{Computation, Node, NodeKind};
 use super::mlir_text::{self, attribute};
@@ -27,54 +29,61 @@ pub struct ProgramArgument {
     pub is_donated: bool,
 }
 
-/// The arguments of a module's entry in their order; `None` if the form does not list them individually, like bytecode
-/// and unusual text.
+/// The arguments of a module's entry in their order; `None` if the form or the module does not list them individually,
+/// like unusual text and bytecode that cannot be read.
 pub(super) fn arguments(form: ModuleForm, bytes: &[u8]) -> Result<Option<Vec<ProgramArgument>>, ScanErrorKind> {
     match form {
-        ModuleForm::StablehloText => Ok(of_text(bytes)),
         ModuleForm::HloProto => of_proto(bytes),
-        _ => Ok(None),
+        _ => Ok(entry(form, bytes).map(|main| of_function(&main))),
     }
 }
 
-fn of_text(text: &[u8]) -> Option<Vec<ProgramArgument>> {
-    let main = entry(text)?;
+fn of_function(main: &Computation<'_>) -> Vec<ProgramArgument> {
     let is_argument = |node: &&Node<'_>| node.kind == NodeKind::Argument && node.holder.is_none();
     let argument = |node: &Node<'_>| {
-        let has = |mark: &&[u8]| memchr::memmem::find(node.attributes, mark).is_some();
+        let has = |mark: &&[u8]| memchr::memmem::find(&node.attributes, mark).is_some();
         ProgramArgument { path: path(&node.name), is_donated: DONATED.iter().any(has) }
     };
-    Some(main.nodes.iter().take_while(is_argument).map(argument).collect())
+    main.nodes.iter().take_while(is_argument).map(argument).collect()
+}
+
+/// The functions of a StableHLO module, as text or bytecode; `None` for another form and for damaged bytecode.
+pub(super) fn functions(form: ModuleForm, bytes: &[u8]) -> Option<Vec<Computation<'_>>> {
+    match form {
+        ModuleForm::StablehloText => Some(mlir_text::functions(bytes)),
+        ModuleForm::StablehloBytecode => bytecode::functions(bytes),
+        _ => None,
+    }
 }
 
 /// The function that a program begins with.
-fn entry(text: &[u8]) -> Option<Computation<'_>> {
-    mlir_text::functions(text).into_iter().find(|function| &*function.name == b"main")
+fn entry(form: ModuleForm, bytes: &[u8]) -> Option<Computation<'_>> {
+    functions(form, bytes)?.into_iter().find(|function| &*function.name == b"main")
 }
 
-/// The names of the results of a module's entry, as JAX writes them in the text: `loss` for `result['loss']`; empty if
-/// the form or the text lacks them.
+/// The names of the results of a module's entry, as JAX notes them: `loss` for `result['loss']`. The list is empty if
+/// no result has one.
 pub(super) fn results(form: ModuleForm, bytes: &[u8]) -> Vec<String> {
-    let main = Some(bytes).filter(|_| form == ModuleForm::StablehloText).and_then(entry);
-    let name = |attributes: &&[u8]| {
-        let named = attribute(attributes, b"jax.result_info").and_then(|name| name.strip_prefix(b"\"")).map(quoted);
-        let name = path(&String::from_utf8_lossy(named.unwrap_or_default()));
-        name.strip_prefix("result").map_or(name.as_str(), |rest| rest.trim_start_matches('/')).to_owned()
-    };
-    main.and_then(|main| main.results).unwrap_or_default().iter().map(name).collect()
+    let results = entry(form, bytes).and_then(|main| main.results).unwrap_or_default();
+    let names: Vec<String> = results.iter().map(|attributes| result_name(attributes)).collect();
+    if names.iter().all(String::is_empty) { Vec::new() } else { names }
 }
 
-/// Whether a module's entry has results; `None` if the form or the text does not tell.
+fn result_name(attributes: &[u8]) -> String {
+    let named = attribute(attributes, b"jax.result_info").and_then(|name| name.strip_prefix(b"\"")).map(quoted);
+    let named: Vec<u8> = Unescaper::new(named.unwrap_or_default(), Escapes::Mlir).collect();
+    let name = path(&String::from_utf8_lossy(&named));
+    name.strip_prefix("result").map_or(name.as_str(), |rest| rest.trim_start_matches('/')).to_owned()
+}
+
+/// Whether a module's entry has results; `None` if the form or the module does not tell.
 pub(super) fn has_results(form: ModuleForm, bytes: &[u8]) -> Option<bool> {
-    match form {
-        ModuleForm::StablehloText => {
-            let main = entry(bytes)?;
-            // the generic form lists only results with attributes
-            Some(main.results.map_or(!main.returns.is_empty(), |results| !results.is_empty()))
-        }
-        ModuleForm::HloProto => proto_has_results(bytes),
-        _ => None,
+    if form == ModuleForm::HloProto {
+        return proto_has_results(bytes);
     }
+    let main = entry(form, bytes)?;
+    // the generic form lists only results with attributes
+    Some(main.results.map_or(!main.returns.is_empty(), |results| !results.is_empty()))
 }
 
 /// Whether the result of a module's `host_program_shape` is anything but tuples of nothing.
@@ -216,8 +225,13 @@ mod tests {
         };
         let two = r#"tensor<f32> {jax.result_info = "result[0]['loss']"}, tensor<2xf32> {jax.result_info = "[1].w"}"#;
         assert_eq!(named(two), ["0/loss", "1/w"]);
-        assert_eq!(named(r#"tensor<f32> {jax.result_info = "result"}, tensor<f32>"#), ["", ""]);
-        assert_eq!(results_in("module {\n func.func public @main() -> tensor<f32> {"), [""]);
+        let escaped = r#"tensor<f32> {jax.result_info = "result['Gr\C3\B6\C3\9Fe']['a\22b']"}, tensor<f32>"#;
+        assert_eq!(named(escaped), ["Größe/a\"b", ""]);
+        // the only result of a function has no name, and what has none is not listed
+        let none = Vec::<String>::new();
+        assert_eq!(named(r#"tensor<f32> {jax.result_info = "result"}"#), none);
+        assert_eq!(named(r#"tensor<f32> {jax.result_info = "result"}, tensor<f32>"#), none);
+        assert_eq!(results_in("module {\n func.func public @main() -> tensor<f32> {"), none);
         assert_eq!(results_in("func.func public @main(%x: tensor<f32>) -> (tensor"), Vec::<String>::new());
         assert_eq!(results(ModuleForm::HloProto, two.as_bytes()), Vec::<String>::new());
     }

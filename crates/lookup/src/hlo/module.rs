@@ -7,13 +7,16 @@ use std::ops::Range;
 use bytes::Bytes;
 use prost::{DecodeError, Message};
 
+use super::detect::HEAD_BYTES;
 use super::envelope::{identity, locate};
 use super::error::{ScanError, ScanErrorKind};
 use super::frames::Frame;
+use super::hlo_text;
 use super::placement::Placement;
 use super::schema::hlo::{HloComputationProto, HloInstructionProto, HloModuleProto};
 use super::schema::xla_data::{FrontendAttributes, ShapeProto};
 use super::shape::NO_SHAPE;
+use super::text_module;
 use crate::wire::highest_field;
 
 /// The frontend attribute with the label that a library attached to an instruction.
@@ -92,6 +95,21 @@ impl HloModule {
     /// If the bytes are not such a message.
     pub fn of_bytes(bytes: &Bytes, place: &str) -> Result<Self, ScanError> {
         Self::located(bytes).map_err(|kind| kind.at(place))
+    }
+
+    /// Reads HLO text, which says all but the id of a module and the memory of its values.
+    ///
+    /// # Errors
+    ///
+    /// If the text holds no module, or not all of it.
+    pub fn of_text(text: &[u8], id: i64, place: &str) -> Result<Self, ScanError> {
+        let proto = text_module::proto_of_text(text, id).map_err(|kind| kind.at(place))?;
+        Self::of_bytes(&proto.into(), place)
+    }
+
+    /// The name of the module in HLO text, from its first lines.
+    pub fn name_in_text(text: &[u8]) -> Option<String> {
+        hlo_text::read_head(text.get(..HEAD_BYTES).unwrap_or(text)).module
     }
 
     fn located(bytes: &Bytes) -> Result<Self, ScanErrorKind> {

@@ -10,8 +10,7 @@ use super::error::{ScanError, ScanErrorKind};
 use super::found::ModuleForm;
 use super::hlo_text;
 use super::index_range::{index_ranges_of_functions, index_ranges_of_proto};
-use super::interface::{DONATED, ProgramArgument, arguments, has_results, results};
-use super::mlir_text;
+use super::interface::{DONATED, ProgramArgument, arguments, functions, has_results, results};
 use super::module::damaged;
 use super::schema::hlo::HloModuleProto;
 
@@ -48,6 +47,23 @@ pub fn read_program<'a>(bytes: &'a [u8], place: &str) -> Result<Program<'a>, Sca
     read(bytes).map_err(|kind| kind.at(place))
 }
 
+/// The form of a module, from its first bytes; `place` names it in errors. A file of `jax.export` holds bytecode.
+///
+/// # Errors
+///
+/// If the bytes begin no module, or a compressed one.
+pub fn module_form(bytes: &[u8], place: &str) -> Result<ModuleForm, ScanError> {
+    match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes)).map_err(|kind| kind.at(place))? {
+        Content::Module(form) => Ok(form),
+        Content::Exported => Ok(ModuleForm::StablehloBytecode),
+        Content::Gzip | Content::Zstd => Err(compressed().at(place)),
+    }
+}
+
+fn compressed() -> ScanErrorKind {
+    ScanErrorKind::NotAModule { seen: "it is compressed: decompress it first".to_owned() }
+}
+
 /// Names, in the forms of a module, of operations whose algorithm XLA chooses by measuring on the device: matrix
 /// products, convolutions, and the calls of vendors' libraries that they become. Text, bytecode (its strings end with a
 /// zero byte, and versions of operations are part of their names), and the field `opcode` of `HloInstructionProto`.
@@ -75,7 +91,7 @@ pub fn is_measured_by_xla(module: &[u8]) -> bool {
 }
 
 impl Program<'_> {
-    /// Its arguments in order; `None` if the form does not list them individually, like bytecode.
+    /// Its arguments in order; `None` if the form or the module does not list them individually, like HLO text.
     ///
     /// # Errors
     ///
@@ -85,22 +101,21 @@ impl Program<'_> {
     }
 
     /// For each argument, how many values it may have as an index into some array, from zero on; `None` if it is not an
-    /// index. Empty for every form but StableHLO text and `HloModuleProto`.
+    /// index. Empty for HLO text, and for a module that cannot be read.
     pub fn index_ranges(&self) -> Vec<Option<u64>> {
         match self.form {
-            ModuleForm::StablehloText => index_ranges_of_functions(&mlir_text::functions(self.bytes)),
             ModuleForm::HloProto => index_ranges_of_proto(self.bytes),
-            _ => Vec::new(),
+            form => functions(form, self.bytes).map(|all| index_ranges_of_functions(&all)).unwrap_or_default(),
         }
     }
 
-    /// The names of its results, such as `loss` or `grads/w`, in order. The list is empty if the form lacks them, and a
-    /// name is empty if a result has none.
+    /// The names of its results, such as `loss` or `grads/w`, in order. The list is empty if the form lacks them or no
+    /// result has one, as the only result of a JAX function; otherwise a result without a name has an empty one.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)
     }
 
-    /// Whether it has any result; `None` if the form does not tell, like bytecode and unusual text.
+    /// Whether it has any result; `None` if the form or the module does not tell, like HLO text.
     pub fn has_results(&self) -> Option<bool> {
         has_results(self.form, self.bytes)
     }
@@ -110,9 +125,7 @@ fn read(bytes: &[u8]) -> Result<Program<'_>, ScanErrorKind> {
     let (form, bytes) = match detect::detect(bytes.get(..HEAD_BYTES).unwrap_or(bytes))? {
         Content::Module(form) => (form, bytes),
         Content::Exported => (ModuleForm::StablehloBytecode, envelope::exported(bytes)?),
-        Content::Gzip | Content::Zstd => {
-            return Err(ScanErrorKind::NotAModule { seen: "it is compressed: decompress it first".to_owned() });
-        }
+        Content::Gzip | Content::Zstd => return Err(compressed()),
     };
     if form != ModuleForm::HloProto {
         let donates = DONATED.iter().any(|mark| memchr::memmem::find(bytes, mark).is_some());

@@ -168,19 +168,23 @@ impl Walker<'_> {
         let payload = of_table.map_or_else(own, |(text, offset)| (text.as_slice(), *offset));
         if !scope.is_empty() {
             self.head.census.name(scope, Escapes::Raw);
-            self.tally.add_name(scope, Escapes::Raw, offset(scope));
+            count_name(&mut self.tally, self.user, (scope, offset(scope)), Transformations::default());
         }
-        if !payload.0.is_empty() {
-            let around = Transformations::of(scope, Escapes::Raw);
-            self.tally.add_within(payload.0, around, Escapes::Raw, payload.1);
+        if payload.0.is_empty() {
+            return;
         }
-        let Some(user) = self.user else { return };
-        for (text, offset) in [(&scope[..], offset(scope)), payload] {
-            if !text.is_empty() {
-                user.count(text, Escapes::Raw, offset, &mut self.tally);
-            }
-        }
+        // what the scope says of the instruction already counts once
+        let (mut of_scope, mut of_payload) = (Tally::default(), Tally::default());
+        count_name(&mut of_scope, self.user, (scope, 0), Transformations::default());
+        count_name(&mut of_payload, self.user, payload, Transformations::of(scope, Escapes::Raw));
+        self.tally.merge(of_payload.without(&of_scope));
     }
+}
+
+/// Counts the labels of a name that is at an offset of the file.
+fn count_name(tally: &mut Tally, user: Option<&UserLabels>, name: (&[u8], u64), around: Transformations) {
+    tally.add_within(name.0, around, Escapes::Raw, name.1);
+    user.into_iter().for_each(|user| user.count(name.0, Escapes::Raw, name.1, tally));
 }
 
 /// The nodes of a computation's instructions.

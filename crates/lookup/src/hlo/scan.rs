@@ -428,6 +428,13 @@ fn assemble(
             ..FoundLabel::new(id.0, id.1.name())
         });
     }
+    let repeated = structure.as_ref().map(|structure| &structure.resolved.repeated);
+    // instructions of a proto were counted one by one
+    for (label, count) in repeated.into_iter().flatten().filter(|_| form != ModuleForm::HloProto) {
+        if let Some(known) = index.get(label).and_then(|slot: &usize| labels.get_mut(*slot)) {
+            known.occurrences = known.occurrences.saturating_sub(*count).max(1);
+        }
+    }
     sort(&mut labels);
     let (broken, overflow) = (tally.broken, tally.overflow);
     let counts = Counts { form, broken, overflow, structure: structure.as_ref(), is_ejkernel };

@@ -63,6 +63,8 @@ pub(crate) struct Sites<'u> {
     scope_index: HashMap<Vec<u8>, Option<usize>>,
     computation_index: HashMap<Vec<u8>, usize>,
     found: HashMap<usize, Found>,
+    /// By label and by where its payload is in memory, whether every scope beside that payload has the label as well.
+    payloads: HashMap<(usize, usize), bool>,
     untyped: Untyped,
 }
 
@@ -99,6 +101,8 @@ pub(crate) struct SiteList {
 pub(crate) struct Resolved {
     pub(crate) sites: HashMap<LabelId, SiteList>,
     pub(crate) backward: BTreeSet<LabelId>,
+    /// How many payloads say no more of a label than the scopes beside them.
+    pub(crate) repeated: HashMap<LabelId, u64>,
     pub(crate) untyped: Untyped,
 }
 
@@ -128,6 +132,7 @@ impl<'u> Sites<'u> {
             scope_index: HashMap::new(),
             computation_index: HashMap::new(),
             found: HashMap::new(),
+            payloads: HashMap::new(),
             untyped: Untyped::default(),
         }
     }
@@ -183,6 +188,7 @@ impl<'u> Sites<'u> {
         let mut standing = around.cloned().unwrap_or_default();
         let is_inside = standing.is_transposed;
         let (scope, payload) = (self.scope(&node.scope), self.scope(&node.payload));
+        self.compare(scope, payload, node.payload.as_ptr() as usize);
         if let Some(scope) = scope.and_then(|scope| self.scopes.get(scope)) {
             standing.labels.extend(scope.labels.iter().map(|&(label, own)| (label, own || is_inside)));
             standing.is_transposed |= scope.is_transposed;
@@ -192,6 +198,15 @@ impl<'u> Sites<'u> {
             standing.labels.extend(payload.labels.iter().map(|&(label, own)| (label, own || backward)));
         }
         standing
+    }
+
+    /// Notes which labels of a payload the scope beside it has as well.
+    fn compare(&mut self, scope: Option<usize>, payload: Option<usize>, place: usize) {
+        let labels = |name: Option<usize>| name.and_then(|name| self.scopes.get(name)).map(|scope| &scope.labels[..]);
+        for &(label, _) in labels(payload).unwrap_or_default() {
+            let is_repeated = labels(scope).is_some_and(|labels| labels.iter().any(|&(other, _)| other == label));
+            *self.payloads.entry((label, place)).or_insert(true) &= is_repeated;
+        }
     }
 
     /// Adds one computation.
@@ -232,6 +247,11 @@ impl<'u> Sites<'u> {
     pub(crate) fn resolve(mut self) -> Resolved {
         let (inside, transposed) = self.along_calls();
         let mut resolved = Resolved { untyped: std::mem::take(&mut self.untyped), ..Resolved::default() };
+        for (label, _) in self.payloads.iter().filter(|(_, is_repeated)| **is_repeated).map(|(key, _)| key) {
+            if let Some(label) = self.labels.get(*label) {
+                *resolved.repeated.entry(label.clone()).or_default() += 1;
+            }
+        }
         let mut ids: Vec<usize> = self.found.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {

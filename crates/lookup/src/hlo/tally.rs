@@ -163,6 +163,16 @@ impl Tally {
         }
     }
 
+    /// Itself without the labels that another has as well.
+    pub(crate) fn without(mut self, other: &Self) -> Self {
+        let is_of_other = |stamp: &Stamp| {
+            let mut known = other.entries.iter().map(|entry| &entry.stamp);
+            known.any(|known| known.label == stamp.label && known.family == stamp.family)
+        };
+        self.index.retain(|_, at| self.entries.get(*at).is_some_and(|entry| !is_of_other(&entry.stamp)));
+        self
+    }
+
     /// Counts every stamp of one complete name that begins at `offset`.
     pub(crate) fn add_name(&mut self, name: &[u8], escapes: Escapes, offset: u64) {
         self.add_within(name, Transformations::default(), escapes, offset);

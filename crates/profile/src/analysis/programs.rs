@@ -1,13 +1,12 @@
 //! The HLO of a capture's programs: from `/host:metadata`, from files, or from an XLA dump folder.
 
-use std::collections::{BTreeMap, HashMap};
-use std::fs;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 
-use crate::hlo::{HloModule, ModuleForm, ScanError, read_plain, read_program};
+use crate::hlo::{HloModule, ModuleForm, ScanError, dumped_id, module_form, modules_after_passes, read_plain};
 use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::profile::{Plane, StatValue, XSpace, module_name};
@@ -16,16 +15,42 @@ use super::event_facts::{EventFacts, FactsByOperation};
 
 /// Maximum size of one file, and of all files of one folder.
 const MAX_BYTES: u64 = 4 << 30;
-/// Maximum number of files examined in a folder.
-const MAX_FILES: usize = 100_000;
-/// XLA's name of the stage whose instructions a device runs.
-const LAST_STAGE: &str = "after_optimizations";
 
-/// Modules from files, each an `HloModuleProto` or an `HloProto`.
+/// Modules from files, each an `HloModuleProto`, an `HloProto` or HLO text.
 #[derive(Debug, Default)]
 pub struct HloFiles {
-    files: Vec<(String, Bytes)>,
+    files: Vec<HloFile>,
     notes: Vec<String>,
+}
+
+/// A module's bytes, and their place in messages.
+#[derive(Debug, Clone)]
+struct HloFile {
+    place: String,
+    bytes: Bytes,
+    /// Of HLO text, the id that its file's name has.
+    id_of_text: Option<i64>,
+}
+
+impl HloFile {
+    fn of_proto(place: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
+        Self { place: place.into(), bytes: bytes.into(), id_of_text: None }
+    }
+
+    /// Name and id of the module, without its instructions.
+    fn identity(&self) -> Option<(String, i64)> {
+        match self.id_of_text {
+            Some(id) => HloModule::name_in_text(&self.bytes).map(|name| (name, id)),
+            None => HloModule::identity(&self.bytes).map(|(name, id)| (name.into_owned(), id)),
+        }
+    }
+
+    fn read(&self) -> Result<HloModule, ScanError> {
+        match self.id_of_text {
+            Some(id) => HloModule::of_text(&self.bytes, id, &self.place),
+            None => HloModule::of_bytes(&self.bytes, &self.place),
+        }
+    }
 }
 
 /// A file of modules that cannot be used: which, and why.
@@ -40,20 +65,13 @@ pub enum HloFileError {
         /// What the system says.
         source: std::io::Error,
     },
-    /// A folder without a module.
-    #[error("`{place}`: holds no `*.hlo.pb`; write them with `XLA_FLAGS=--xla_dump_to=FOLDER --xla_dump_hlo_as_proto`")]
-    NoModule {
-        /// The folder.
+    /// It holds no module, or is none, as a device runs it.
+    #[error("`{place}`: {what} StableHLO, and devices run HLO; write that with `XLA_FLAGS=--xla_dump_to=FOLDER`")]
+    Stablehlo {
+        /// The file or folder.
         place: String,
-    },
-    /// It is a module, but as text or StableHLO.
-    #[error(
-        "`{place}`: is not an HLO proto but a module of another form; write one with `XLA_FLAGS=--xla_dump_to=FOLDER \
-         --xla_dump_hlo_as_proto`"
-    )]
-    OtherForm {
-        /// The file.
-        place: String,
+        /// `is`, or `holds only`.
+        what: &'static str,
     },
     /// It is not a module.
     #[error(transparent)]
@@ -61,65 +79,43 @@ pub enum HloFileError {
 }
 
 impl HloFiles {
-    /// Reads files, compressed with gzip or zstd or not, and folders. A named file must be a module; one found in a
-    /// folder that is not becomes a note.
+    /// Reads files, compressed with gzip or zstd or not, and folders of dumps in any form. A named file must be HLO; one
+    /// found in a folder that cannot be read becomes a note.
     ///
     /// # Errors
     ///
-    /// A path that cannot be read, and a file that is not a module.
+    /// A path that cannot be read, a file that is not HLO, and a folder without any.
     pub fn open(paths: &[PathBuf]) -> Result<Self, HloFileError> {
         let mut files = Self::default();
         for path in paths {
             if path.is_dir() {
                 files.folder(path)?;
             } else {
-                let place = path.display().to_string();
-                let bytes = read(path, MAX_BYTES)?;
-                if read_program(&bytes, &place)?.form != ModuleForm::HloProto {
-                    return Err(HloFileError::OtherForm { place });
-                }
-                let bytes = Bytes::from(bytes);
-                HloModule::of_bytes(&bytes, &place)?;
-                files.files.push((place, bytes));
+                let file = read(path, MAX_BYTES)?;
+                file.read()?;
+                files.files.push(file);
             }
         }
         Ok(files)
     }
 
-    /// Adds a module in memory; `place` names it in messages.
+    /// Adds a proto in memory; `place` names it in messages.
     pub fn add(&mut self, place: &str, bytes: Vec<u8>) {
-        self.files.push((place.to_owned(), bytes.into()));
+        self.files.push(HloFile::of_proto(place, bytes));
     }
 
-    /// Reads the modules of a dump folder; if a module has several stages, the last one.
+    /// Reads the modules of a dump folder, of each the last stage.
     fn folder(&mut self, folder: &Path) -> Result<(), HloFileError> {
-        let place = folder.display().to_string();
-        let unreadable = |source| HloFileError::Unreadable { place: place.clone(), source };
-        let mut chosen: BTreeMap<String, (bool, PathBuf)> = BTreeMap::new();
-        for entry in fs::read_dir(folder).map_err(unreadable)?.take(MAX_FILES) {
-            let path = entry.map_err(unreadable)?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let stem = name.trim_end_matches(".gz").trim_end_matches(".zst");
-            if !stem.ends_with(".hlo.pb") || !path.is_file() {
-                continue;
-            }
-            let is_last = stem.contains(LAST_STAGE);
-            // `module_0001.jit_f.sm_9.0_gpu_after_optimizations.hlo.pb`: number and name are the module's
-            let module = stem.split('.').take(2).collect::<Vec<_>>().join(".");
-            let known = chosen.entry(module).or_insert((is_last, path.clone()));
-            if (is_last, &path) > (known.0, &known.1) {
-                *known = (is_last, path);
-            }
-        }
-        if chosen.is_empty() {
-            return Err(HloFileError::NoModule { place });
+        let paths = modules_after_passes(folder)?;
+        if paths.is_empty() {
+            return Err(HloFileError::Stablehlo { place: folder.display().to_string(), what: "holds only" });
         }
         let mut left = MAX_BYTES;
-        for (_, path) in chosen.into_values() {
+        for path in paths {
             match read(&path, left) {
-                Ok(bytes) => {
-                    left = left.saturating_sub(bytes.len() as u64);
-                    self.files.push((path.display().to_string(), bytes.into()));
+                Ok(file) => {
+                    left = left.saturating_sub(file.bytes.len() as u64);
+                    self.files.push(file);
                 }
                 Err(error) => self.notes.push(error.to_string()),
             }
@@ -133,29 +129,33 @@ impl HloFiles {
     }
 }
 
-fn read(path: &Path, most: u64) -> Result<Vec<u8>, HloFileError> {
+fn read(path: &Path, most: u64) -> Result<HloFile, HloFileError> {
     let place = path.display().to_string();
     let unreadable = |source| HloFileError::Unreadable { place: place.clone(), source };
     let bytes = outside_file::input(path, most).map_err(unreadable)?;
     let bytes = read_plain(bytes, most, &place)?;
-    Ok(bytes)
+    let id_of_text = match module_form(&bytes, &place)? {
+        ModuleForm::HloProto => None,
+        ModuleForm::HloText => Some(dumped_id(path).unwrap_or_default()),
+        _ => return Err(HloFileError::Stablehlo { place, what: "is" }),
+    };
+    Ok(HloFile { place, bytes: bytes.into(), id_of_text })
 }
 
-/// A module's bytes; its instructions are read on demand.
+/// A module's file; its instructions are read on demand.
 #[derive(Debug)]
 struct Proto {
-    place: String,
-    bytes: Bytes,
+    file: HloFile,
     module: OnceLock<Result<HloModule, ScanError>>,
 }
 
 impl Proto {
-    fn new(place: String, bytes: Bytes) -> Self {
-        Self { place, bytes, module: OnceLock::new() }
+    fn new(file: HloFile) -> Self {
+        Self { file, module: OnceLock::new() }
     }
 
     fn module(&self) -> Option<&HloModule> {
-        self.module.get_or_init(|| HloModule::of_bytes(&self.bytes, &self.place)).as_ref().ok()
+        self.module.get_or_init(|| self.file.read()).as_ref().ok()
     }
 }
 
@@ -188,13 +188,13 @@ impl<'a> Programs<'a> {
     /// Those of files alone.
     pub fn of_files(files: &HloFiles) -> Self {
         let mut programs = Self::default();
-        for (place, bytes) in &files.files {
+        for file in &files.files {
             // among several modules with one name the first is used
-            let Some((name, id)) = HloModule::identity(bytes) else { continue };
+            let Some((name, id)) = file.identity() else { continue };
             let number = programs.protos.len();
-            programs.protos.push(Proto::new(place.clone(), bytes.clone()));
-            programs.file_by_id.entry((name.clone().into_owned(), id)).or_insert(number);
-            programs.file_by_name.entry(name.into_owned()).or_insert((number, 0)).1 += 1;
+            programs.protos.push(Proto::new(file.clone()));
+            programs.file_by_id.entry((name.clone(), id)).or_insert(number);
+            programs.file_by_name.entry(name).or_insert((number, 0)).1 += 1;
         }
         programs
     }
@@ -213,7 +213,7 @@ impl<'a> Programs<'a> {
             let Some(bytes) = self.space.zip(bytes).map(|(space, bytes)| space.shared(bytes)) else { continue };
             let name = String::from_utf8_lossy(name).into_owned();
             let number = self.protos.len();
-            self.protos.push(Proto::new(format!("HLO proto of {name}({id})"), bytes));
+            self.protos.push(Proto::new(HloFile::of_proto(format!("HLO proto of {name}({id})"), bytes)));
             self.by_id.entry(id).or_insert(number);
             self.by_name.entry(name).or_insert(number);
         }

@@ -88,6 +88,12 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(word) >> (more + 1))
     }
 
+    /// A varint whose lowest bit is the sign.
+    pub(super) fn signed(&mut self) -> Result<i64> {
+        let zigzag = self.varint()?;
+        Ok((zigzag >> 1).cast_signed() ^ -(zigzag & 1).cast_signed())
+    }
+
     pub(super) fn flagged(&mut self) -> Result<(u64, bool)> {
         let value = self.varint()?;
         Ok((value >> 1, value & 1 == 1))

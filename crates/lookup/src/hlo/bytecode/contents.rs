@@ -50,7 +50,7 @@ impl<'a> Contents<'a> {
     }
 
     /// The code of an attribute in its dialect's own encoding, and its fields.
-    fn fields(&self, attribute: usize) -> Option<(&'a [u8], u64, Reader<'a>)> {
+    pub(super) fn fields(&self, attribute: usize) -> Option<(&'a [u8], u64, Reader<'a>)> {
         let encoded = self.tables.attributes.get(attribute).filter(|encoded| encoded.is_custom)?;
         let mut reader = encoded.reader();
         let code = reader.varint().ok()?;
@@ -85,16 +85,28 @@ impl<'a> Contents<'a> {
         None
     }
 
+    /// The first attributes of an array; `None` if it is none.
+    pub(super) fn items(&self, attribute: usize, most: usize) -> Option<Vec<usize>> {
+        match self.fields(attribute)? {
+            (b"builtin", code::ARRAY, mut items) | (b"vhlo", code::VHLO_ARRAY, mut items) => {
+                let count = items.index().unwrap_or_default();
+                Some((0..count.min(most)).map_while(|_| items.index().ok()).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// The strings of an array, or the one string that stands alone.
     pub(super) fn strings(&self, attribute: usize) -> Vec<&'a [u8]> {
-        match self.fields(attribute) {
-            Some((b"builtin", code::ARRAY, mut items) | (b"vhlo", code::VHLO_ARRAY, mut items)) => {
-                let count = items.index().unwrap_or_default();
-                let item = |_| items.index().ok();
-                (0..count.min(MAX_MEMBERS)).map_while(item).filter_map(|item| self.string(item)).collect()
-            }
-            _ => self.string(attribute).into_iter().collect(),
-        }
+        let items = self.items(attribute, MAX_MEMBERS).unwrap_or_else(|| vec![attribute]);
+        items.into_iter().filter_map(|item| self.string(item)).collect()
+    }
+
+    /// A text that was assembled from others, or none if too many were: many operations may share a long one.
+    pub(super) fn afford(&mut self, text: Vec<u8>) -> Vec<u8> {
+        let left = self.copies_left.checked_sub(text.len());
+        self.copies_left = left.unwrap_or_default();
+        left.map(|_| text).unwrap_or_default()
     }
 
     /// The scope that a location names, by the rule of the text's reader.
@@ -190,7 +202,10 @@ impl<'a> Contents<'a> {
                 Type::Array(part) if part.dtype == DType::F64 => scalar(DType::C128),
                 _ => Type::Other("complex".into()),
             },
-            (b"vhlo", 22) => Type::Other("token".into()),
+            (b"vhlo", 22) | (b"stablehlo", 0) => Type::Other("!stablehlo.token".into()),
+            (b"vhlo", 42) | (b"stablehlo", 1) => Type::Other("!stablehlo.future".into()),
+            (b"vhlo", 9) | (b"builtin", 1) => Type::Other("index".into()),
+            (b"vhlo", 41) | (b"builtin", 10 | 11) => Type::Other("memref".into()),
             (b"vhlo", 24 | 30) => Type::Other("quantized".into()),
             (b"builtin", 0) => builtin_integer(fields.varint()?),
             _ => match if is_vhlo { vhlo_element(code) } else { builtin_element(encoded.dialect, code) } {

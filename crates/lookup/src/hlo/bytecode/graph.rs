@@ -5,47 +5,46 @@ use std::collections::HashMap;
 
 use super::container::{MAX_DEPTH, Reader, Result, has, read_tables, skip_use_orders, unsupported, version};
 use super::contents::Contents;
+use super::properties::property;
+use super::spelling;
 use crate::hlo::escape::Escapes;
 use crate::hlo::graph::{Computation, Head, Node, NodeId, NodeKind, Value};
 
-/// Where properties hold what a dictionary holds in older files: an operation, the attribute, how many attributes the
-/// operation has, and for each up to this one, in the order of their names, whether it is optional.
-const PROPERTIES: [(&str, &str, usize, &[bool]); 13] = [
-    ("vhlo.func_v1", "sym_name", 5, &[false; 4]),
-    ("vhlo.call_v1", "callee", 1, &[false]),
-    ("vhlo.custom_call_v1", "call_target_name", 8, &[false; 3]),
-    ("vhlo.custom_call_v1", "called_computations", 8, &[false; 4]),
-    ("vhlo.custom_call_v2", "call_target_name", 9, &[false; 3]),
-    ("vhlo.custom_call_v2", "called_computations", 9, &[false; 4]),
-    ("vhlo.composite_v1", "decomposition", 4, &[false; 2]),
-    ("vhlo.composite_v2", "decomposition", 4, &[false; 2]),
-    ("func.func", "sym_name", 5, &[true, false, true, false]),
-    ("func.func", "sym_name", 6, &[true, false, true, true, false]),
-    ("func.call", "callee", 1, &[false]),
-    ("func.call", "callee", 4, &[true, false]),
-    ("stablehlo.custom_call", "call_target_name", 8, &[true, true, false]),
-];
-
-/// More than any operation in the table has.
-const MAX_PROPERTIES: usize = 10;
-
-/// Reads a whole module; `each` receives its functions.
+/// Reads a whole module without attributes, which are not needed to find labels; `each` receives its functions.
 pub(crate) fn read<'a>(bytes: &'a [u8], each: &mut dyn FnMut(Computation<'a>)) -> Head {
     let mut head = Head::default();
-    let read = read_tables(bytes).and_then(|(tables, mut operations)| {
-        let contents = Contents::new(tables, bytes.len());
-        let (function, values) = (Function::default(), Values::default());
-        let mut walk = Walk { contents, each, head: &mut head, function, values };
-        walk.block(&mut operations, false, &mut Place { holder: None, next: 0, depth: 0 })
-    });
+    let read = walk(bytes, false, &mut head, each);
     // the labels are found all the same
     head.unread.count += u64::from(read.is_err());
     head
 }
 
+/// The functions of a whole module, with the attributes that anyone reads; `None` if it is damaged or of an unknown
+/// version.
+pub(crate) fn functions(bytes: &[u8]) -> Option<Vec<Computation<'_>>> {
+    let mut functions = Vec::new();
+    walk(bytes, true, &mut Head::default(), &mut |function| functions.push(function)).ok()?;
+    Some(functions)
+}
+
+fn walk<'a>(
+    bytes: &'a [u8],
+    spells_attributes: bool,
+    head: &mut Head,
+    each: &mut dyn FnMut(Computation<'a>),
+) -> Result<()> {
+    let (tables, mut operations) = read_tables(bytes)?;
+    let contents = Contents::new(tables, bytes.len());
+    let (function, values) = (Function::default(), Values::default());
+    let mut walk = Walk { contents, spells_attributes, each, head, function, values };
+    walk.block(&mut operations, false, &mut Place { holder: None, next: 0, depth: 0 })
+}
+
 /// A function that is being read.
 #[derive(Default)]
 struct Function<'a> {
+    /// Whether it is more than a declaration.
+    has_body: bool,
     nodes: Vec<Node<'a>>,
     returns: Vec<Value>,
 }
@@ -66,6 +65,7 @@ impl Values {
 
 struct Walk<'a, 'e> {
     contents: Contents<'a>,
+    spells_attributes: bool,
     each: &'e mut dyn FnMut(Computation<'a>),
     head: &'e mut Head,
     function: Function<'a>,
@@ -150,14 +150,7 @@ impl<'a> Walk<'a, '_> {
     /// The attribute of an operation with this name.
     fn attribute(&self, operation: &Operation<'a>, name: &str) -> Option<usize> {
         let own = operation.attributes.and_then(|own| self.contents.member(own, name.as_bytes()));
-        own.or_else(|| {
-            let properties = operation.properties.as_ref()?;
-            let rows = || PROPERTIES.iter().filter(|(opcode, key, ..)| *opcode == operation.opcode && *key == name);
-            let total = rows().next().map(|_| properties.clone().count(MAX_PROPERTIES))?;
-            let (.., are_optional) = rows().find(|(_, _, attributes, _)| *attributes == total)?;
-            let mut reader = properties.clone();
-            are_optional.iter().map(|&is_optional| reader.reference(is_optional).ok().flatten()).last().flatten()
-        })
+        own.or_else(|| property(&operation.opcode, operation.properties.as_ref()?, name))
     }
 
     fn module(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, depth: usize) -> Result<()> {
@@ -175,11 +168,43 @@ impl<'a> Walk<'a, '_> {
     fn function(&mut self, operation: &Operation<'a>, reader: &mut Reader<'a>, depth: usize) -> Result<()> {
         let outer = std::mem::take(&mut self.function);
         let read = self.regions(operation, reader, depth);
-        let Function { nodes, returns } = std::mem::replace(&mut self.function, outer);
+        let mut function = std::mem::replace(&mut self.function, outer);
+        let results = self.spells_attributes.then(|| self.interface(operation, &mut function));
+        let Function { has_body, nodes, returns } = function;
         let named = self.attribute(operation, "sym_name").and_then(|named| self.contents.string(named));
         let name = Cow::Borrowed(named.unwrap_or_default());
-        (self.each)(Computation { name, nodes, returns, ..Computation::default() });
+        if has_body {
+            (self.each)(Computation { name, nodes, results, returns, ..Computation::default() });
+        }
         read
+    }
+
+    /// Gives the arguments of a function their attributes, and returns those of its results.
+    fn interface(&mut self, operation: &Operation<'a>, function: &mut Function<'a>) -> Vec<Cow<'a, [u8]>> {
+        let mut noted = |list: &str, count: usize| -> Vec<Cow<'a, [u8]>> {
+            let list = self.attribute(operation, list).and_then(|list| self.contents.items(list, count));
+            let list = list.unwrap_or_default();
+            list.into_iter().map(|one| spelling::of_noted(&mut self.contents, one).into()).collect()
+        };
+        let is_own = |node: &&mut Node<'a>| node.kind == NodeKind::Argument && node.holder.is_none();
+        let arguments = noted("arg_attrs", function.nodes.len());
+        for (node, text) in function.nodes.iter_mut().take_while(is_own).zip(arguments) {
+            node.attributes = text;
+        }
+        let mut results = noted("res_attrs", function.returns.len());
+        results.resize(function.returns.len(), Cow::default());
+        results
+    }
+
+    /// The attributes of an operation that anyone reads.
+    fn spelled(&mut self, operation: &Operation<'a>) -> Cow<'a, [u8]> {
+        let is_indexing = || ["gather", "scatter", "dynamic_slice"].iter().any(|one| operation.opcode.contains(one));
+        if !self.spells_attributes || !is_indexing() {
+            return Cow::default();
+        }
+        let found = |name: &'static str| Some((name, self.attribute(operation, name)?));
+        let found: Vec<_> = spelling::INDEXING.into_iter().filter_map(found).collect();
+        spelling::of_indexing(&mut self.contents, &found).into()
     }
 
     fn plain(
@@ -196,7 +221,8 @@ impl<'a> Walk<'a, '_> {
         if operation.opcode == "builtin.unrealized_conversion_cast" {
             return self.cast(operation, reader, place);
         }
-        let mut node = Node { scope, holder: place.holder, ..self.described(operation) };
+        let attributes = self.spelled(operation);
+        let mut node = Node { scope, attributes, holder: place.holder, ..self.described(operation) };
         let mut results = 0;
         if operation.mask & has::RESULTS != 0 {
             results = reader.varint()?;
@@ -257,12 +283,14 @@ impl<'a> Walk<'a, '_> {
     /// A node with what an operation is and calls, and the payload attached to it.
     fn described(&self, operation: &Operation<'a>) -> Node<'a> {
         let opcode = unversioned(&operation.opcode);
-        let text = |attribute: Option<usize>| attribute.map(|one| self.contents.strings(one)).unwrap_or_default();
-        let callees =
-            ["callee", "decomposition", "called_computations"].map(|key| text(self.attribute(operation, key)));
+        // most operations call nothing
+        let calls = ["call", "composite"].iter().any(|end| opcode.ends_with(end));
+        let attribute = |key: &str| if calls { self.attribute(operation, key) } else { None };
+        let text = |key: &str| attribute(key).map(|one| self.contents.strings(one)).unwrap_or_default();
+        let callees = ["callee", "decomposition", "called_computations"].map(text);
         let target =
             if opcode.ends_with(".call") { callees.first().and_then(|callees| callees.first()).copied() } else { None };
-        let target = target.or_else(|| text(self.attribute(operation, "call_target_name")).first().copied());
+        let target = target.or_else(|| text("call_target_name").first().copied());
         let payload = operation.attributes.and_then(|own| self.contents.member(own, b"mhlo.frontend_attributes"));
         let payload = payload.and_then(|payload| self.contents.member(payload, b"xla_metadata_payload"));
         Node {
@@ -325,6 +353,7 @@ impl<'a> Walk<'a, '_> {
         if blocks == 0 {
             return Ok(());
         }
+        self.function.has_body = true;
         let first = self.values.count;
         self.values.count = first.saturating_add(reader.index()?);
         let mut place = Place { holder, next: first, depth };
@@ -361,12 +390,14 @@ mod tests {
             let mut functions = 0;
             let head = read(&whole, &mut |_| functions += 1);
             assert_eq!((head.unread.count, functions > 0), (0, true), "{file}");
+            assert_eq!(super::functions(&whole).map(|all| all.len()), Some(functions), "{file}");
             for at in 0..whole.len() {
                 read(&whole[..at], &mut |_| {});
                 for byte in [0, 1, 0x7f, 0xff, whole[at] ^ 2, whole[at] ^ 0x10] {
                     let mut damaged = whole.clone();
                     damaged[at] = byte;
                     read(&damaged, &mut |_| {});
+                    super::functions(&damaged);
                 }
             }
         }

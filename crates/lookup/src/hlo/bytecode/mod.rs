@@ -8,14 +8,18 @@
 //! attributes: `mlir/IR/BuiltinDialectBytecode.td`; of VHLO's: `stablehlo/dialect/VhloBytecode.cpp`.
 
 mod attribute;
+#[cfg(test)]
+mod back_compat;
 mod container;
 mod contents;
 mod encoding;
 mod graph;
+mod properties;
+mod spelling;
 mod walk;
 
 pub(crate) use attribute::integer_attribute;
 pub(crate) use attribute::integers_attribute;
 pub(crate) use container::find_cut;
-pub(crate) use graph::read;
+pub(crate) use graph::{functions, read};
 pub(crate) use walk::semantic_digest;

@@ -106,7 +106,7 @@ impl<'f, 'a> Numbered<'f, 'a> {
     /// The operands of a node that are indices, each with the size of its range.
     fn indices(&self, node: &Node<'_>) -> Vec<(Value, u64)> {
         let shape = |at: usize| self.shape(node.operands.get(at)).unwrap_or_default();
-        let numbers = |key: &str| numbers(node.attributes, key.as_bytes());
+        let numbers = |key: &str| numbers(&node.attributes, key.as_bytes());
         let with = |first: usize, counts: Vec<Option<u64>>| {
             let indices = node.operands.iter().skip(first).zip(counts);
             indices.filter_map(|(&operand, count)| Some((operand, count?))).collect()

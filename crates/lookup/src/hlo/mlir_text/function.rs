@@ -20,7 +20,7 @@ impl<'a> Reader<'a, '_> {
             named = attribute(read.text, b"sym_name").map(symbol);
             let arguments = dictionaries(read.text, b"arg_attrs").unwrap_or_default();
             for (node, text) in function.nodes.iter_mut().zip(arguments) {
-                node.attributes = text;
+                node.attributes = text.into();
             }
             of_results = dictionaries(read.text, b"res_attrs");
             results = of_results.as_deref();
@@ -31,7 +31,8 @@ impl<'a> Reader<'a, '_> {
         if read.has_region {
             let name = self.qualified(named.unwrap_or_default());
             let Function { nodes, returns, .. } = function;
-            (self.each)(Computation { name, nodes, results: results.map(<[_]>::to_vec), returns });
+            let results = results.map(|results| results.iter().map(|&text| text.into()).collect());
+            (self.each)(Computation { name, nodes, results, returns, ..Computation::default() });
         }
     }
 

@@ -72,7 +72,7 @@ impl<'a> Reader<'a, '_> {
                 b'%' => last = self.operand_or_argument(read),
                 b'{' => {
                     let text = self.dictionary();
-                    self.argument(last).into_iter().for_each(|argument| argument.attributes = text);
+                    self.argument(last).into_iter().for_each(|argument| argument.attributes = text.into());
                 }
                 b'<' => {
                     self.cursor.take(angled(self.cursor.rest()));

@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(functions[1].nodes[1].called, ["kernels::add".as_bytes()]);
         assert_eq!((head.unread.count, head.unread.first), (1, Some(14)), "one value is missing");
         let main = &functions[2];
-        assert_eq!(main.results.as_deref(), Some(&[&b"x = \"}\""[..]][..]));
+        assert_eq!(main.results.as_deref(), Some(&[b"x = \"}\"".into()][..]));
         let place = |opcode: &str| main.nodes.iter().position(|node| node.opcode == opcode).unwrap();
         let operands = |opcode: &str| {
             let values = main.nodes[place(opcode)].operands.iter();

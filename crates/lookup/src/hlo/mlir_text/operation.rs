@@ -149,7 +149,7 @@ impl<'a> Reader<'a, '_> {
         if let Some(node) = self.function.nodes.get_mut(place) {
             node.name = target.map_or_else(|| node.opcode.clone(), shown);
             node.called = called;
-            node.attributes = read.text;
+            node.attributes = read.text.into();
         }
     }
 
