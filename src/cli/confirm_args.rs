@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 
 use crate::race::{LoadPolicy, QuietWait, RaceOptions};
 
 use super::options::time;
+
+/// The variable that is a user's `--ignore-load`.
+const IGNORE_LOAD: &str = "AUTOTUNE_LOWERED_IGNORE_LOAD";
 
 /// How winners are confirmed.
 #[derive(Debug, Clone, Args)]
@@ -19,10 +21,8 @@ pub(super) struct ConfirmArgs {
     /// Measure for the load that there is: other processes on the cores are not waited for
     #[arg(long)]
     pub(super) under_load: bool,
-    /// Do not look whether other processes use the cores
-    #[arg(long, env = "AUTOTUNE_LOWERED_IGNORE_LOAD", value_parser = BoolishValueParser::new(),
-        num_args = 0, default_missing_value = "true", default_value = "false", hide_env_values = true,
-        conflicts_with = "under_load")]
+    /// Do not look whether other processes use the cores; likewise if the variable AUTOTUNE_LOWERED_IGNORE_LOAD is set
+    #[arg(long, conflicts_with = "under_load")]
     pub(super) ignore_load: bool,
     /// How long a run may wait, in all, for other processes to leave the cores: seconds, or such as `5m`
     #[arg(long, value_name = "TIME", default_value = "20", value_parser = time)]
@@ -32,7 +32,8 @@ pub(super) struct ConfirmArgs {
 impl ConfirmArgs {
     /// The same race with these settings.
     pub(super) fn apply(&self, race: RaceOptions) -> RaceOptions {
-        let load = match (self.under_load, self.ignore_load) {
+        let ignores = std::env::var_os(IGNORE_LOAD).is_some_and(|value| !value.is_empty());
+        let load = match (self.under_load, self.ignore_load || ignores) {
             (true, _) => LoadPolicy::UnderLoad,
             (_, true) => LoadPolicy::Ignore,
             _ => LoadPolicy::Wait,

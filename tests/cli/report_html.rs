@@ -139,7 +139,9 @@ fn pairs_in(cache: &Path) -> usize {
     let records = text.lines().map(|line| serde_json::from_str::<LogRecord>(&line[line.find('{').unwrap()..]).unwrap());
     let mut pairs = 0;
     for record in records {
-        if let LogRecord::Round(round) = record {
+        if let LogRecord::Round(round) = record
+            && !round.confirming
+        {
             let mut candidates: Vec<usize> = round.samples.iter().map(|sample| sample.candidate).collect();
             candidates.sort_unstable();
             candidates.dedup();
