@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::cache::{Cached, Snapshot};
+use crate::cache::{Cached, Entry, Snapshot};
 use crate::counted::counted;
 use crate::digest::Digest;
 use crate::ledger::Ledger;
@@ -14,7 +14,7 @@ use crate::merge::merge;
 use crate::remote::{Address, COPY_FILE, Pushing, Remote, Trust};
 
 use super::fault::Fault;
-use super::options::CacheArgs;
+use super::options::{CacheArgs, part};
 use super::signature::{SignerArgs, public_keys};
 use super::{cache, exit};
 
@@ -43,6 +43,10 @@ pub(super) struct PushArgs {
     pub snapshots: Vec<PathBuf>,
     #[command(flatten)]
     pub signer: SignerArgs,
+    /// Leave out entries that a fresh run would publish again with a smaller probability than this, and those of which
+    /// it is unknown
+    #[arg(long, value_name = "PART", value_parser = part)]
+    pub min_stability: Option<f64>,
     /// Replace what is published with these entries instead of merging
     #[arg(long)]
     pub replace: bool,
@@ -90,7 +94,16 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         snapshot.verify()?;
         caches.push(Cached::of_snapshot(snapshot));
     }
-    let entries = merge(&caches)?.to_entries()?;
+    let mut entries = merge(&caches)?.to_entries()?;
+    if let Some(least) = args.min_stability {
+        let all = entries.len();
+        let stability = |entry: &Entry| entry.provenance.as_ref().and_then(|from| from.stability);
+        entries.retain(|(_, entry)| stability(entry).is_some_and(|known| known >= least));
+        if entries.len() < all {
+            let left = counted(all - entries.len(), "entry");
+            tracing::warn!("published without {left} of less than the least stability");
+        }
+    }
     if entries.is_empty() {
         // a mistyped folder must not replace what others read
         let message = "there is nothing to publish: tune a module first, or name another cache with `--cache`";

@@ -60,6 +60,7 @@ impl DecidedModule<'_> {
                 semantic_digest: Some(self.program),
                 baseline_semantic_digest: Some(self.program),
                 search: Some(self.search),
+                stability: None,
                 untried: 0,
                 untried_chance: None,
                 tool: TOOL.to_owned(),

@@ -18,7 +18,7 @@ use crate::call::Direction;
 use crate::candidates::{OptionChoice, OptionKind};
 use crate::config::Config;
 use crate::counted::counted as number_of;
-use crate::decision::{DecisionRules, ProcessOutcome, ProcessVerdict};
+use crate::decision::{DecisionRules, ProcessOutcome, ProcessQuestion, ProcessVerdict};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::measure::MeasuredProgram;
@@ -440,7 +440,8 @@ impl Walk<'_, '_> {
         let rules = Rules { stage: "last", exact: None, is_fresh: false, joins: false };
         let confirmation = self.races.confirm(&finals.variants, &rules, winner)?;
         self.result.confirmation.clone_from(&confirmation);
-        Ok(match confirmation.as_ref().map(|known| (known.verdict.outcome, known.verdict)) {
+        let question = ProcessQuestion::gain(&self.races.options.rules);
+        Ok(match confirmation.as_ref().map(|known| (question.at_last(&known.verdict), known.verdict)) {
             Some((ProcessOutcome::Confirmed, ProcessVerdict { ratio, interval, .. })) => {
                 let mut rows = self.result.candidates.iter_mut();
                 if let Some(row) = rows.find(|row| row.config == variant.config) {

@@ -10,6 +10,7 @@ use super::process::Process;
 use super::sampling::WarmUp;
 use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};
 use crate::ledger::Ledger;
+use crate::measured_by::Source;
 use crate::timer::Job;
 use crate::timer::events::{Phase, Slice};
 
@@ -161,7 +162,9 @@ impl Measuring<'_> {
 
     /// Observes the cores from now on, if samples depend on them.
     pub(super) fn watch_cores(&mut self) {
-        let depends = self.process.timer.info().can.on_these_cores;
+        let info = self.process.timer.info();
+        // a device's own clock does not tell of them
+        let depends = info.can.on_these_cores && info.source == Source::HostWall;
         let policy = if depends { self.referee.options.load } else { LoadPolicy::Ignore };
         self.watch = ContentionWatch::begin(policy);
     }

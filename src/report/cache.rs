@@ -14,7 +14,7 @@ use crate::printable::printable_json;
 
 use super::grid::{cells, dash};
 use super::naming::brief_config;
-use super::{Document, Grid, format_bytes, format_ns, format_ratio, name_of};
+use super::{Document, Grid, format_bytes, format_ns, format_part, format_ratio, name_of};
 
 /// The entries of a cache, and the size of its folder.
 pub struct CacheEntries {
@@ -42,17 +42,19 @@ impl Document for CacheEntries {
     }
 
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
-        let mut grid = Grid::new(&["operation", "direction", "device", ">time", ">speed-up", "tier", "config"]);
+        let mut grid =
+            Grid::new(&["operation", "direction", "device", ">time", ">speed-up", ">stable", "tier", "config"]);
         for (key, entry, tier) in &self.entries {
             let time = dash(entry.provenance.as_ref(), |provenance| format_ns(provenance.best_ns));
             let speed_up = dash(entry.speed_up(), |(speed_up, _)| format_ratio(speed_up));
+            let stable = dash(entry.provenance.as_ref().and_then(|from| from.stability), format_part);
             let config = brief_config(&key.call, &entry.config);
             let config = match (class_of_options(key, entry), is_option_set(key, entry)) {
                 (Some(class), _) => format!("{config} ({class})"),
                 (None, true) => format!("{config} (class unknown)"),
                 (None, false) => config,
             };
-            grid.row(cells![key.call, key.direction, key.device, time, speed_up, tier, config]);
+            grid.row(cells![key.call, key.direction, key.device, time, speed_up, stable, tier, config]);
         }
         grid.write_or(out, "the cache is empty")
     }

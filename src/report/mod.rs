@@ -31,6 +31,7 @@ mod naming;
 mod options;
 mod peaks;
 mod plot;
+mod processes;
 mod profile_diff;
 mod prove;
 mod prune;

@@ -14,6 +14,7 @@ use super::differences::differences;
 use super::figures::{expected_text, format_interval};
 use super::grid::dash;
 use super::naming::{brief_config, name_with_direction};
+use super::processes::{load_line, processes_line};
 use super::roofline::{roof_line, temporary_memory, work_line};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, line};
@@ -139,6 +140,8 @@ fn details(operation: &OperationResult) -> Vec<String> {
             lines.push(format!("tied with {}{within}{more}", counted(others, "other config")));
         }
     }
+    lines.extend(processes_line(operation));
+    lines.extend(load_line(operation));
     lines.extend(work_line(operation));
     lines.extend(temporary_memory(operation));
     lines.extend(operation.search.as_ref().map(Searched::to_line));

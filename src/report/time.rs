@@ -15,7 +15,7 @@ pub(super) struct TimePart {
 }
 
 /// Returns every part of the work, in the order of the walk.
-pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 7] {
+pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 8] {
     let beside =
         |ns: u64, what: &str| if ns > 0 { format!(" ({} {what})", format_ns(ns as f64)) } else { String::new() };
     let part = |what, ns, beside| TimePart { what, ns, beside };
@@ -26,6 +26,7 @@ pub(super) fn parts(time_breakdown: &TimeBreakdown) -> [TimePart; 7] {
         part("warming up", time_breakdown.warm_up_ns, String::new()),
         part("searching", time_breakdown.searching_ns, String::new()),
         part("measuring", time_breakdown.measuring_ns, beside(time_breakdown.running_ns, "in the programs")),
+        part("confirming", time_breakdown.confirming_ns, String::new()),
         part("restarting workers", time_breakdown.waiting_ns, String::new()),
     ]
 }

@@ -231,6 +231,7 @@ mod tests {
             claimed: 0.001,
             between_rounds: 0.01,
             between_copies: 0.0,
+            between_processes: None,
             false_wins,
         };
         Point {

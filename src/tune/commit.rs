@@ -58,6 +58,7 @@ pub(super) fn entry_of(
             semantic_digest: semantic(judgement.winner),
             baseline_semantic_digest: semantic(identity.baseline),
             search,
+            stability: None,
             untried: predictions.left.len() as u32,
             untried_chance: (!predictions.left.is_empty()).then_some(predictions.chance),
             tool: TOOL.to_owned(),

@@ -219,8 +219,12 @@ impl Tuning<'_, '_> {
         }
         *winner = judgement.winner;
         let processes = self.referee().processes(&self.evidence, *winner);
-        let verdict = ProcessQuestion::gain(&self.referee().options.rules).judge(&processes, spread);
-        let outcome = verdict.map_or(ProcessOutcome::Open, |verdict| verdict.outcome);
+        let question = ProcessQuestion::gain(&self.referee().options.rules);
+        let verdict = question.judge(&processes, spread);
+        let outcome = verdict.map_or(ProcessOutcome::Open, |verdict| match is_last {
+            true => question.at_last(&verdict),
+            false => verdict.outcome,
+        });
         self.result.confirmation = verdict.map(|verdict| Confirmation { verdict, processes });
         match outcome {
             ProcessOutcome::Confirmed => {}

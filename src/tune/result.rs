@@ -153,6 +153,9 @@ pub struct OperationResult {
     /// What fresh processes say about the config that the first one chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<Confirmation>,
+    /// Probability that a fresh run over the same candidates publishes the same config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stability: Option<f64>,
     /// Configs that cannot be distinguished from the best.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tie_set: Vec<Config>,
@@ -220,6 +223,7 @@ impl OperationResult {
             speed_up: None,
             speed_up_interval: None,
             confirmation: None,
+            stability: None,
             tie_set: Vec::new(),
             search: None,
             untried_chance: None,

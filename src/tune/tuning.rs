@@ -7,7 +7,7 @@ use crate::cache::{Entry, Tier};
 use crate::config::Config;
 use crate::core_limits::CoreLimits;
 use crate::counted::counted;
-use crate::decision::{JudgedOutcome, Judgement};
+use crate::decision::{DecidedRace, JudgedOutcome, Judgement, counted_rounds};
 use crate::failure::FailureKind;
 use crate::race::{JobEvidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
 use crate::registry::NotRunnable;
@@ -275,18 +275,34 @@ impl<'t, 'a> Tuning<'t, 'a> {
         self.tuner.measure_at(self.events, &input_folder, how, of_call, &mut self.evidence)
     }
 
+    /// How likely a fresh run publishes this candidate's config.
+    fn stability(&self, published: usize) -> Option<f64> {
+        let JobIdentity { same_as, baseline, .. } = &self.identity;
+        let rounds = self.evidence.to_decision(same_as.len(), *baseline);
+        let counted = counted_rounds(&rounds);
+        let options = &self.tuner.options.race;
+        let (rules, bytes) = (options.rules_for(&rounds, *baseline), self.temporary_bytes());
+        let competing = self.evidence.competing(&self.identity);
+        let processes = self.result.confirmation.as_ref().map_or(&[][..], |known| known.processes.as_slice());
+        let race = DecidedRace::new(&counted, (&competing, *baseline), &bytes, &rules, published);
+        race.confirmed(processes, options.spread_of(processes)).stability()
+    }
+
     /// Who decides about it.
     pub(super) fn referee(&self) -> Referee<'_> {
         Referee { options: &self.tuner.options.race, identity: &self.identity, terms: Terms::default() }
     }
 
     pub(super) fn judgement(&self, incumbent: Option<usize>) -> Judgement {
-        // stored samples have no memory figures
-        let temporary_bytes = match self.tuner.options.one_job_a_call {
+        self.referee().judge(&self.evidence, incumbent, &self.temporary_bytes())
+    }
+
+    /// What each candidate's runs need. Stored samples have no such figures.
+    fn temporary_bytes(&self) -> Vec<Option<u64>> {
+        match self.tuner.options.one_job_a_call {
             true => Vec::new(),
             false => self.evidence.temporary_bytes(self.identity.same_as.len()),
-        };
-        self.referee().judge(&self.evidence, incumbent, &temporary_bytes)
+        }
     }
 
     /// The candidate whose config is in force.
@@ -408,6 +424,10 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let Some(mut entry) = entry else { return Ok(None) };
         if let (JudgedOutcome::Faster, Some(confirmation)) = (judgement.outcome, &self.result.confirmation) {
             write_confirmation(&mut entry, confirmation);
+        }
+        self.result.stability = self.stability(judgement.winner);
+        if let Some(provenance) = &mut entry.provenance {
+            provenance.stability = self.result.stability;
         }
         if let Some(provenance) = entry.provenance.as_mut().filter(|_| not_compiled > 0) {
             provenance.untried = not_compiled as u32;

@@ -122,6 +122,9 @@ pub struct Provenance {
     /// Probability that one of those is better by the minimum improvement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untried_chance: Option<f64>,
+    /// Probability that a fresh run over the same candidates publishes the same config.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stability: Option<f64>,
     /// Program and version that decided.
     pub tool: String,
     /// When, seconds since 1970.

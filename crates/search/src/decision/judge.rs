@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::evidence::anytime_interval;
 use super::field::RaceField;
+use super::noise::RoundNoise;
 use super::paired::{Round, paired_ratios};
 use super::race::{DropReason, RaceState, counted, race};
 use super::rules::DecisionRules;
-use crate::stats::{Interval, median, median_absolute_deviation};
+use crate::stats::{Interval, median};
 
-/// Among configs closer than this to the best one the steadiest is chosen: the loss is negligible.
+/// A loss against the best config below this is negligible.
 const NO_LOSS: f64 = 0.01;
 
 /// What is known about one candidate.
@@ -73,9 +74,9 @@ impl Judgement {
 ///
 /// The best candidate has the least median ratio to the baseline. It wins when it saves the minimum improvement, more
 /// than the resolution, and significantly so. Among those that cannot be distinguished from it, `incumbent`, the config
-/// already cached, stays if it wins by the same rule; else, of those that lose nothing, the one with the smallest
-/// memory, and of several such the one whose times scatter least. So caches do not flap. `temporary_bytes` has what
-/// each candidate's runs need; it counts only if it is known of all that lose nothing.
+/// already cached, stays if it wins by the same rule; else, of those that are shown to lose nothing that matters, the
+/// one with the smallest memory, and of several such the first in the order of the space. So caches do not flap.
+/// `temporary_bytes` has what each candidate's runs need; it counts only if it is known of all that lose nothing.
 pub fn judge(
     rounds: &[Round],
     candidates: usize,
@@ -128,7 +129,7 @@ impl Judging<'_> {
         if !beats {
             return (JudgedOutcome::BaselineKept, baseline, self.why_kept(best, speed_up));
         }
-        match self.smallest_equal(best, &known, temporary_bytes) {
+        match self.canonical(best, &known, temporary_bytes) {
             Some((equal, how)) if equal != best && incumbent != Some(best) => {
                 (JudgedOutcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
             }
@@ -164,29 +165,36 @@ impl Judging<'_> {
         self.field.beats(index, &self.race_state.noise, self.race_state.resolution)
     }
 
-    /// Of those that lose nothing against the best, the one with the smallest memory, and of several such the one whose
-    /// times scatter least; and which of the two it is.
-    fn smallest_equal(
+    /// Of those that are shown to lose less than matters against the best, the one with the smallest memory where that
+    /// is known of all, and of several such the first in the order of the space; and which of the two it is.
+    fn canonical(
         &self,
         best: usize,
         known: &[usize],
         temporary_bytes: &[Option<u64>],
     ) -> Option<(usize, &'static str)> {
-        let loses_nothing = |index: &usize| {
-            let loss = self.field.difference(*index, best).unwrap_or(f64::INFINITY);
-            *index == best || (self.is_tied(*index) && loss.exp() <= 1.0 + NO_LOSS && self.beats(*index))
-        };
-        let mut equals: Vec<usize> = known.iter().copied().filter(loses_nothing).collect();
+        let is_equal = |index: &usize| *index == best || (self.beats(*index) && self.is_shown_equal(*index, best));
+        let mut equals: Vec<usize> = known.iter().copied().filter(is_equal).collect();
         let needs = |index: usize| temporary_bytes.get(index).copied().flatten();
         let least: Option<Vec<u64>> = equals.iter().map(|&index| needs(index)).collect();
         let least = least.and_then(|needs| needs.into_iter().min());
         equals.retain(|&index| least.is_none() || needs(index) == least);
-        let scatter = |index: &usize| {
-            let differences = self.field.differences(*index, self.field.baseline);
-            median_absolute_deviation(&differences).unwrap_or(f64::MAX)
-        };
-        let equal = equals.into_iter().min_by(|a, b| scatter(a).total_cmp(&scatter(b)))?;
-        Some((equal, if needs(equal) == needs(best) { "least scattered" } else { "smallest in memory" }))
+        let first = equals.into_iter().min()?;
+        Some((first, if needs(first) == needs(best) { "first" } else { "smallest in memory" }))
+    }
+
+    /// Whether the rounds show that a config loses less than matters against the best, not merely that they cannot tell
+    /// the two apart: the upper end of a 99% interval of its loss is below the minimum improvement, and its loss is
+    /// negligible.
+    fn is_shown_equal(&self, index: usize, best: usize) -> bool {
+        let losses = self.field.differences(index, best);
+        let Some(loss) = median(&losses) else { return false };
+        let contest = self.field.noise_of_contest(&self.race_state.contenders, best);
+        let width = [&contest, &RoundNoise::of_one(&losses)].map(|noise| noise.half_width(losses.len()));
+        let most = -(1.0 - self.field.rules.min_improvement).ln();
+        losses.len() >= self.field.rules.min_rounds
+            && loss.exp() <= 1.0 + NO_LOSS
+            && loss + width.into_iter().fold(0.0, f64::max) <= most
     }
 
     fn why_kept(&self, best: usize, speed_up: f64) -> String {

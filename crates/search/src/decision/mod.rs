@@ -34,6 +34,7 @@ mod race;
 mod resolution;
 mod rules;
 mod sentinel;
+mod stability;
 mod turns;
 mod warm_up;
 
@@ -44,8 +45,9 @@ pub use look::{Looks, RatioLook, first_looks};
 pub use noise::RoundNoise;
 pub use paired::{Round, log_ratios, paired_ratios};
 pub use processes::{ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread, ProcessVerdict, process_ratios};
-pub use race::{DropReason, Dropped, RaceState, Settled, is_look, race};
+pub use race::{DropReason, Dropped, RaceState, Settled, counted_rounds, is_look, race};
 pub use resolution::Resolution;
 pub use rules::DecisionRules;
 pub use sentinel::{Disturbance, disturbance, wants_bracket};
+pub use stability::DecidedRace;
 pub use warm_up::is_stationary;

@@ -30,6 +30,14 @@ impl Round {
         Self { samples_ns, ..self.clone() }
     }
 
+    /// The same with each candidate's time multiplied.
+    pub(super) fn scaled(mut self, factors: &[f64]) -> Self {
+        for (sample, factor) in self.samples_ns.iter_mut().zip(factors) {
+            *sample = sample.map(|ns| ns * factor);
+        }
+        self
+    }
+
     /// The same in a process that came after so many others.
     pub fn epoch_after(self, epochs: u32) -> Self {
         Self { epoch: epochs + self.epoch, ..self }

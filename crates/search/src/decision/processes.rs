@@ -67,6 +67,12 @@ impl ProcessRatio {
         Self { ratio: self.ratio / ratio, ..self }
     }
 
+    /// The same with another ratio.
+    #[must_use]
+    pub(super) fn with_ratio(self, ratio: f64) -> Self {
+        Self { ratio, ..self }
+    }
+
     fn log(&self) -> f64 {
         self.ratio.ln()
     }
@@ -233,6 +239,14 @@ impl ProcessQuestion {
         let least_gain = (most >= self.needed).then(|| likelihoods.least_gain(self.needed));
         let outcome = self.outcome(ratio, e_value, &interval);
         Some(ProcessVerdict { ratio, interval, e_value, outcome, least_gain })
+    }
+
+    /// The outcome if no more processes follow: a gain that is sure and smaller than asked is none.
+    pub fn at_last(&self, verdict: &ProcessVerdict) -> ProcessOutcome {
+        match verdict.outcome {
+            ProcessOutcome::Open if verdict.e_value >= self.needed => ProcessOutcome::Refuted,
+            outcome => outcome,
+        }
     }
 
     fn outcome(&self, ratio: f64, e_value: f64, interval: &Interval) -> ProcessOutcome {

@@ -90,6 +90,13 @@ pub(super) fn counted<'a>(rounds: &'a [Round], disturbance: &Disturbance, baseli
     rounds.map(|(_, round)| round).filter(|round| round.sample_ns(baseline).is_some()).collect()
 }
 
+/// The rounds that are not set aside.
+pub fn counted_rounds(rounds: &[Round]) -> Vec<Round> {
+    let set_aside = disturbance(rounds).set_aside;
+    let counts = |(index, _): &(usize, &Round)| !set_aside.contains(index);
+    rounds.iter().enumerate().filter(counts).map(|(_, round)| round.clone()).collect()
+}
+
 /// Whether the race is evaluated after this many rounds: after each of the first eight, then whenever their number has
 /// grown by an eighth.
 pub fn is_look(rounds: usize) -> bool {

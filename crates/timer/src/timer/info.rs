@@ -55,7 +55,7 @@ pub struct TimerCapabilities {
     pub measure_rounds: bool,
     /// It keeps outputs that are large enough, and compares others with them.
     pub compare_outputs: bool,
-    /// Its runs are timed by the host's clock, in processes on this machine's cores, which others may use as well.
+    /// Its processes are on this machine's cores, which others may use as well.
     pub on_these_cores: bool,
     /// Outputs were compared when the samples were taken, and what differed then fails: a replay of profiles, which
     /// hold no outputs.
@@ -92,7 +92,7 @@ impl TimerInfo {
             build_programs: hello.can(capability::BUILD_PROGRAMS),
             measure_rounds: profiles,
             compare_outputs: hello.can(capability::COMPARE_OUTPUTS),
-            on_these_cores: hello.source == Source::HostWall,
+            on_these_cores: true,
             ..TimerCapabilities::default()
         };
         let mut info = Self::new(name, hello.source.clone(), device);
