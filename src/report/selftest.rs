@@ -12,6 +12,7 @@ use crate::selftest::{FigureKey, Point, SelftestOptions};
 use crate::timer::Timer;
 
 use super::grid::cells;
+use super::grid::dash;
 use super::{Document, Grid, format_ns, format_part};
 
 /// The result of an A/A calibration.
@@ -103,6 +104,7 @@ impl Document for &SelftestResult {
             ">time",
             ">noise floor",
             ">rounds' estimate",
+            ">between processes",
             ">between copies",
             ">between rounds",
             ">false wins",
@@ -115,6 +117,7 @@ impl Document for &SelftestResult {
                 format_ns(figures.median_ns),
                 format_part(figures.resolution),
                 format_part(figures.claimed),
+                dash(figures.between_processes, |spread| format_part(spread.deviation)),
                 format_part(figures.between_copies),
                 format_part(figures.between_rounds),
                 format!("{} of {}", wins.at_zero, wins.decisions)

@@ -129,7 +129,7 @@ impl Judging<'_> {
         if !beats {
             return (JudgedOutcome::BaselineKept, baseline, self.why_kept(best, speed_up));
         }
-        match self.canonical(best, &known, temporary_bytes) {
+        match self.canonical(best, temporary_bytes) {
             Some((equal, how)) if equal != best && incumbent != Some(best) => {
                 (JudgedOutcome::Faster, equal, format!("the {how} of those that are as fast as the best"))
             }
@@ -149,11 +149,14 @@ impl Judging<'_> {
 
     fn mark_ties(&mut self, best: usize) {
         let tied = |loss: f64| loss.exp() <= 1.0 + self.race_state.resolution;
+        let equal: Vec<bool> = (0..self.verdicts.len()).map(|index| self.is_shown_equal(index, best)).collect();
         for (index, verdict) in self.verdicts.iter_mut().enumerate() {
             let Some(verdict) = verdict else { continue };
-            // a dropped candidate was significantly slower, but its ratio is known less precisely
+            // a dropped candidate was significantly slower, but its ratio is known less precisely; one that is shown to
+            // lose nothing that matters is equal, however sure its small loss is
             let is_left = verdict.dropped.is_none();
-            verdict.tied_with_best = index == best || (is_left && self.field.difference(index, best).is_some_and(tied));
+            let is_tied = is_left && self.field.difference(index, best).is_some_and(tied);
+            verdict.tied_with_best = index == best || is_tied || equal.get(index) == Some(&true);
         }
     }
 
@@ -167,14 +170,9 @@ impl Judging<'_> {
 
     /// Of those that are shown to lose less than matters against the best, the one with the smallest memory where that
     /// is known of all, and of several such the first in the order of the space; and which of the two it is.
-    fn canonical(
-        &self,
-        best: usize,
-        known: &[usize],
-        temporary_bytes: &[Option<u64>],
-    ) -> Option<(usize, &'static str)> {
+    fn canonical(&self, best: usize, temporary_bytes: &[Option<u64>]) -> Option<(usize, &'static str)> {
         let is_equal = |index: &usize| *index == best || (self.beats(*index) && self.is_shown_equal(*index, best));
-        let mut equals: Vec<usize> = known.iter().copied().filter(is_equal).collect();
+        let mut equals: Vec<usize> = (0..self.verdicts.len()).filter(is_equal).collect();
         let needs = |index: usize| temporary_bytes.get(index).copied().flatten();
         let least: Option<Vec<u64>> = equals.iter().map(|&index| needs(index)).collect();
         let least = least.and_then(|needs| needs.into_iter().min());

@@ -113,9 +113,9 @@ pub struct ProcessSpread {
 impl ProcessSpread {
     /// What is assumed of a quiet machine of which nothing is known, and of a busy one (docs/decisions.md has the
     /// measurements).
-    pub const QUIET: Self = Self { deviation: 0.015, degrees: 6.0 };
+    pub const QUIET: Self = Self { deviation: 0.02, degrees: 6.0 };
     /// The same of a machine whose cores other processes use.
-    pub const CONTENDED: Self = Self { deviation: 0.12, degrees: 4.0 };
+    pub const CONTENDED: Self = Self { deviation: 0.1, degrees: 4.0 };
 
     /// A spread that this many degrees of freedom tell.
     pub fn new(deviation: f64, degrees: f64) -> Self {
