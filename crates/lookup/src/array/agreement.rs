@@ -229,3 +229,6 @@ impl OutputDeviation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
