@@ -75,7 +75,7 @@ pub use dump_files::{DumpedModules, earlier_stage, modules_before_passes};
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
 pub use frames::Frame;
-pub use in_f64::{NotInF64, in_f64};
+pub use in_f64::{NotInF64, bytecode_in_f64, in_f64};
 pub use interface::ProgramArgument;
 pub use label::{Evidence, Label};
 pub use memory::{LiveBuffer, ProgramMemory};

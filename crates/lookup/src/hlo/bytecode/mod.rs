@@ -12,10 +12,12 @@ mod container;
 mod contents;
 mod encoding;
 mod graph;
+mod in_f64;
 mod walk;
 
 pub(crate) use attribute::integer_attribute;
 pub(crate) use attribute::integers_attribute;
 pub(crate) use container::find_cut;
 pub(crate) use graph::read;
+pub(crate) use in_f64::in_f64;
 pub(crate) use walk::semantic_digest;
