@@ -8,7 +8,8 @@ use super::compiled_with::CompiledWith;
 use super::error::MeasureError;
 use crate::digest::{Digest, FieldHasher};
 use crate::hlo::{
-    ModuleForm, ProgramArgument, bytecode_in_f64, compiled_as, in_f64, read_plain, read_program, semantic_digest, side_file_of,
+    ModuleForm, ProgramArgument, bytecode_in_f64, compiled_as, in_f64, read_plain, read_program, semantic_digest,
+    side_file_of,
 };
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};

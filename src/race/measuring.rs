@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::evidence::JobEvidence;
 use super::expected::ExpectedOutputs;
+use super::judging::WideOutputs;
 use super::process::Process;
 use super::sampling::WarmUp;
 use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};
@@ -23,7 +24,7 @@ pub(crate) fn measure<'a>(
 ) -> Result<u32, RaceError> {
     let (ledger, process) = (runner.ledger, Process::new(runner, job));
     let (forgiven, spent) = (Forgiven::default(), TimeSpent::default());
-    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent }.run()
+    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, in_f64: None }.run()
 }
 
 /// Who says which candidates are compiled next.
@@ -63,6 +64,8 @@ pub(super) struct Measuring<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) forgiven: Forgiven,
     pub(super) spent: TimeSpent,
+    /// The baseline's outputs in `f64` or why there are none, once a candidate needed them.
+    pub(super) in_f64: Option<Result<WideOutputs, String>>,
 }
 
 /// Who had a second chance.
@@ -93,6 +96,18 @@ impl Measuring<'_> {
         let _ending = self.process.events.open(Slice::Step("end"));
         self.process.timer.end();
         measured
+    }
+
+    /// Begins the job again, after the timer did something else, with the candidates that compete.
+    pub(super) fn begin_again(&mut self) -> Result<(), RaceError> {
+        let epoch = self.process.epoch().saturating_add(1).max(self.evidence.next_epoch());
+        self.process.begin(epoch).map_err(RaceError::Failed)?;
+        for candidate in self.active() {
+            if let Err(failure) = self.process.timer.prepare(candidate) {
+                self.blamed(candidate, failure)?;
+            }
+        }
+        Ok(())
     }
 
     fn run_begun(&mut self) -> Result<u32, RaceError> {

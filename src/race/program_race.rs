@@ -37,13 +37,17 @@ pub struct ProgramRace {
     /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline
     /// from itself.
     pub slack: Vec<f64>,
+    /// Whether outputs within the tolerance are right without further questions, because the caller has a reference of
+    /// its own.
+    pub has_own_reference: bool,
 }
 
 impl ProgramRace {
     /// A race that ends when it is decided and measures every candidate.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
-        let (joins_executables, is_exact, slack) = (false, false, Vec::new());
-        Self { job, inputs, stage: stage.into(), joins_executables, is_exact, goal: RaceGoal::Best, slack }
+        let (joins_executables, is_exact, slack, has_own_reference) = (false, false, Vec::new(), false);
+        let (stage, goal) = (stage.into(), RaceGoal::Best);
+        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, has_own_reference }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -121,7 +125,8 @@ pub struct Raced {
 /// If the baseline or the worker fails, the user ends it, or the log cannot be written.
 pub fn race_programs(runner: &mut Runner<'_>, race: &ProgramRace, options: &RaceOptions) -> Result<Raced, RaceError> {
     let by = runner.timer.info().measured_by(&options.cache_state);
-    let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);
+    let digest = options.tolerances.in_digest(race.digest(&*runner.timer, &by));
+    let identity = JobIdentity::of_programs(&race.job, digest, &*runner.timer);
     let mut evidence = JobEvidence::stored(runner.ledger, identity.digest, options.force)?;
     let candidates = race.job.candidates.iter().map(candidate_record);
     evidence.log_job(runner.ledger, || identity.record(&*runner.timer, by, candidates, options.force))?;
@@ -154,6 +159,8 @@ impl ProgramRace {
             // non-finite values take the same time as others; only the question for the best requires finite ones
             needs_finite: self.goal == RaceGoal::Best,
             slack: &self.slack,
+            tolerance: None,
+            by_tolerance_alone: self.has_own_reference,
             joins_executables: self.joins_executables,
         }
     }

@@ -34,6 +34,10 @@ pub(crate) struct Terms<'a> {
     pub(crate) needs_finite: bool,
     /// By output, how far elements may be off beyond their type's tolerance.
     pub(crate) slack: &'a [f64],
+    /// The relative tolerance that is recorded with the call, if one is.
+    pub(crate) tolerance: Option<f64>,
+    /// Whether elements within the tolerance are right, because the caller has a reference of its own.
+    pub(crate) by_tolerance_alone: bool,
     /// Whether candidates that compile to one executable are one candidate.
     pub(crate) joins_executables: bool,
 }

@@ -36,6 +36,8 @@ const TIMES_LARGEST: f64 = 4.0;
 const TIMES_TILE: f64 = 3.0;
 /// No element may be off by more tolerances, whatever the baseline's error.
 const MOST_TOLERANCES: f64 = 4.0;
+/// Two right results are off by at most twice as much, and a little more because each has its own tolerance.
+const HOPELESS: f64 = 2.5;
 /// One element of so many may be beyond the tolerance.
 const ELEMENTS_PER_OUTLIER: u64 = 10_000;
 
@@ -71,8 +73,8 @@ pub enum Disagreement {
 pub struct OutputBounds {
     dtype: DType,
     tolerance: Tolerance,
-    /// Whether the user set the tolerance, which then decides alone.
-    is_given: bool,
+    /// Whether the tolerance decides alone, as one that the user set.
+    is_alone: bool,
     /// Multiple of the tolerance that long sums in a narrow type may be off.
     growth: f64,
 }
@@ -80,14 +82,20 @@ pub struct OutputBounds {
 impl OutputBounds {
     /// Those of an element type. Integers and booleans are exact.
     pub fn of(dtype: DType) -> Self {
-        Self { dtype, tolerance: Tolerance::for_dtype(dtype), is_given: false, growth: 1.0 }
+        Self { dtype, tolerance: Tolerance::for_dtype(dtype), is_alone: false, growth: 1.0 }
     }
 
     /// The same with another relative tolerance, for types with fractions.
     #[must_use]
     pub fn given(self, relative: f64) -> Self {
         let tolerance = Tolerance { absolute: 0.0, relative, of_rms: relative };
-        if self.dtype.has_fractions() { Self { tolerance, is_given: true, ..self } } else { self }
+        if self.dtype.has_fractions() { Self { tolerance, is_alone: true, ..self } } else { self }
+    }
+
+    /// The same if the tolerance decides alone, because the caller has a reference of its own.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// The same if the baseline itself may be off so much, from run to run.
@@ -117,12 +125,18 @@ impl OutputBounds {
         if found.of_tolerance == 0.0 {
             return Some(ComparedBy::Bitwise);
         }
-        (self.is_given || self.is_rounding(found, 1.0)).then_some(ComparedBy::Tolerance)
+        (self.is_alone || self.is_rounding(found, 1.0)).then_some(ComparedBy::Tolerance)
     }
 
     /// Whether the program in `f64` may decide about an output that is not settled.
     pub fn asks_f64(&self) -> bool {
-        !self.is_given && self.dtype.has_fractions() && self.dtype.in_f64() != self.dtype
+        !self.is_alone && self.dtype.has_fractions() && self.dtype.in_f64() != self.dtype
+    }
+
+    /// Whether an output is wrong whatever the program in `f64` says: it is further off than the baseline and a right
+    /// candidate can be together.
+    pub fn is_hopeless(&self, found: &OutputDeviation) -> bool {
+        found.mismatches > 0 && (!self.asks_f64() || found.of_tolerance > HOPELESS * MOST_TOLERANCES)
     }
 
     /// Whether an output is right, given the errors of the candidate's and the baseline's against the program in `f64`,
@@ -149,7 +163,7 @@ impl OutputBounds {
     fn judge_alone(&self, found: &OutputDeviation) -> Result<ComparedBy, Disagreement> {
         let are_few = found.mismatches <= found.elements / ELEMENTS_PER_OUTLIER;
         if found.mismatches > 0
-            && (self.is_given || !are_few || found.is_clustered || found.of_tolerance > MOST_TOLERANCES)
+            && (self.is_alone || !are_few || found.is_clustered || found.of_tolerance > MOST_TOLERANCES)
         {
             return Err(Disagreement::Beyond);
         }

@@ -153,8 +153,7 @@ impl Comparing {
     pub fn block(&mut self, ours: &[u8], reference: &[u8]) {
         let (dtype, start) = (self.dtype, self.elements);
         let block = BLOCK * dtype.host_bytes();
-        for (start, (ours, reference)) in
-            (start..).step_by(BLOCK).zip(ours.chunks(block).zip(reference.chunks(block)))
+        for (start, (ours, reference)) in (start..).step_by(BLOCK).zip(ours.chunks(block).zip(reference.chunks(block)))
         {
             // bitwise equal arrays differ nowhere
             if ours == reference {
@@ -390,7 +389,10 @@ mod tests {
             let size = magnitude(ours[at]).min(magnitude(reference[at]));
             of_tolerance(off[at], slack + tolerance.relative * size)
         };
-        let worst = (0..off.len()).filter(|&at| off[at] != 0.0).rev().max_by(|&a, &b| of_tolerance(a).total_cmp(&of_tolerance(b)));
+        let worst = (0..off.len())
+            .filter(|&at| off[at] != 0.0)
+            .rev()
+            .max_by(|&a, &b| of_tolerance(a).total_cmp(&of_tolerance(b)));
         let mut tiles = Tiles::new(&[off.len() as u64]);
         (0..off.len()).filter(|&at| off[at] != 0.0).for_each(|at| tiles.add(at as u64, of_tolerance(at)));
         let spread = tiles.finish(off.len() as u64);

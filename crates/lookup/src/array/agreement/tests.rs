@@ -121,7 +121,8 @@ impl Program {
                 let scores = &scores[..scores.len() - self.masked];
                 let most = scores.iter().copied().fold(f64::MIN, f64::max);
                 let weights: Vec<f64> = scores.iter().map(|score| round((score - most).exp())).collect();
-                let weighted: Vec<f64> = weights.iter().zip(values).map(|(weight, value)| round(weight * value)).collect();
+                let weighted: Vec<f64> =
+                    weights.iter().zip(values).map(|(weight, value)| round(weight * value)).collect();
                 vec![round(sum(&weighted) / sum(&weights))]
             }
             Operation::Scan => {
@@ -165,14 +166,8 @@ fn judged(
 
 #[test]
 fn two_hundred_other_orders_are_all_accepted() {
-    let orders = [
-        Order::Reversed,
-        Order::Pairwise,
-        Order::Blocks(8),
-        Order::Blocks(32),
-        Order::Lanes(4),
-        Order::Lanes(16),
-    ];
+    let orders =
+        [Order::Reversed, Order::Pairwise, Order::Blocks(8), Order::Blocks(32), Order::Lanes(4), Order::Lanes(16)];
     let operations = [Operation::Sum, Operation::Product, Operation::Softmax, Operation::Scan];
     let (mut cases, mut by_f64) = (0, 0);
     for dtype in DTYPES {
@@ -278,7 +273,7 @@ fn two_hundred_planted_errors_are_all_refused() {
             let dims = [(exact.len() / 128) as u64, 128];
             let found = judged(dtype, &dims, (&candidate, &baseline.run(&rows, dtype), &exact));
             for found in found {
-assert!(found.is_err(), "{dtype} {operation:?} {fault:?} {order:?}: {found:?}");
+                assert!(found.is_err(), "{dtype} {operation:?} {fault:?} {order:?}: {found:?}");
             }
             cases += 1;
         }

@@ -233,9 +233,12 @@ mod tests {
 
     #[test]
     fn an_operation_of_one_type_has_no_copy() {
-        for (name, is_refused) in
-            [("custom_call_v1", true), ("bitcast_convert_v1", true), ("batch_norm_training_v2", true), ("add_v1", false)]
-        {
+        for (name, is_refused) in [
+            ("custom_call_v1", true),
+            ("bitcast_convert_v1", true),
+            ("batch_norm_training_v2", true),
+            ("add_v1", false),
+        ] {
             assert_eq!(check_operation("vhlo", name).is_err(), is_refused, "{name}");
         }
         assert_eq!(

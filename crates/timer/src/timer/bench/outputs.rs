@@ -11,7 +11,8 @@ use crate::timer::call_time_limits::AwaitedCall;
 use crate::timer::job::{Job, scratch};
 use crate::timer::measured::{OutputsAs, TakenOutputs};
 use crate::timer::protocol::{
-    ComparedOutput, ComparedOutputs, DifferingElement, KeptOutput, KeptOutputs, Method, OutputRef, OutputsAnswer, capability,
+    ComparedOutput, ComparedOutputs, DifferingElement, KeptOutput, KeptOutputs, Method, OutputRef, OutputsAnswer,
+    capability,
 };
 
 impl Bench {
