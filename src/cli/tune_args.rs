@@ -17,6 +17,7 @@ use super::options::{CacheArgs, FormatArg, PeaksArg, number, part, seconds, time
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
+use super::tolerance_args::ToleranceArgs;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct TuneArgs {
@@ -75,6 +76,8 @@ pub(super) struct TuneArgs {
     /// else
     #[arg(long, value_name = "TIMES", default_value_t = DecisionRules::default().max_speed_up, value_parser = times)]
     pub max_speed_up: f64,
+    #[command(flatten)]
+    pub tolerance: ToleranceArgs,
     #[command(flatten)]
     pub peaks: PeaksArg,
     /// Measure everything again, including what the cache already holds

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::decision::{DecisionRules, Resolution};
 use crate::measured_by::CacheState;
 use crate::peaks::Peaks;
-use crate::race::RaceOptions;
+use crate::race::{OutputTolerances, RaceOptions};
 use crate::search::{Budget, StrategyKind};
 use crate::setters;
 
@@ -38,6 +38,7 @@ setters!(TuneOptions.race {
     force: bool,
     seed: u64,
     cache_state: CacheState,
+    tolerances: OutputTolerances,
 });
 
 setters!(TuneOptions {

@@ -248,6 +248,8 @@ class _Record:
             "baseline": baseline,
             "candidates": [self._stored(candidate) for candidate in candidates],
         }
+        if self.call.tolerance is not None:
+            invocation["tolerance"] = self.call.tolerance
         if self.call.batch:
             invocation["batch"] = [axis.to_json() for axis in self.call.batch]
         return self.registry.add(invocation)
