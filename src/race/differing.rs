@@ -79,7 +79,7 @@ impl<'a> DifferingOutput<'a> {
                     0.0 => String::new(),
                     most => format!(" by up to {most:.3e}"),
                 };
-                let together = if output.clustered { ", which lie together" } else { "" };
+                let together = if output.clustered { ", which lie together," } else { "" };
                 let (count, of) = (output.mismatches, difference.elements);
                 let worst = self.worst().unwrap_or_default();
                 format!(

@@ -8,6 +8,7 @@ use super::{
     CandidateResult, Compiling, JobIdentity, OutputDifference, RaceError, RaceGoal, RaceOptions, Referee, Runner,
     Terms, candidate_results,
 };
+use crate::array::ComparedBy;
 use crate::config::Config;
 use crate::decision::{Judgement, Round};
 use crate::digest::{Digest, FieldHasher};
@@ -109,6 +110,8 @@ pub struct Raced {
     pub executables: BTreeMap<usize, Digest>,
     /// For each candidate the largest absolute difference from the baseline's outputs that is within the tolerance.
     pub errors: BTreeMap<usize, f64>,
+    /// By candidate, the rule by which its outputs were accepted, if they were compared in this run.
+    pub compared_by: BTreeMap<usize, ComparedBy>,
     /// The outputs that are not bitwise equal to the baseline's, for each candidate compared in this run.
     pub differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Rounds measured in this run.
@@ -187,6 +190,7 @@ impl Raced {
             same_executable: evidence.same,
             executables: evidence.executables,
             errors,
+            compared_by: evidence.compared_by,
             differences: evidence.differences,
             rounds_measured: 0,
             rounds_kept: 0,

@@ -9,7 +9,7 @@ use crate::batch::{BatchAxis, MAX_AXES, split_variant, variant_of};
 use crate::digest::{Digest, FieldHasher};
 
 /// Largest relative tolerance: at one, zero is as good as any result.
-pub const MAX_TOLERANCE: f64 = 1.0;
+pub(super) const MAX_TOLERANCE: f64 = 1.0;
 
 /// Why an invocation cannot be stored.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
