@@ -54,6 +54,7 @@ pub fn compare(
     job.inputs = arrays;
     runner.events.tell(EventKind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
+    race.fills = inputs.iter().map(|input| input.made.fill().cloned()).collect();
     race.is_exact = options.race.rounds.is_some();
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
     let raced = race_programs(runner, &race, &options.race).map_err(|error| match error {

@@ -40,9 +40,10 @@ pub(super) struct Judged {
 type Errors = Result<Vec<Option<(ArrayError, ArrayError)>>, String>;
 
 impl Measuring<'_> {
-    /// Judges outputs by the comparison of each, and by their files if they are small.
+    /// Judges a candidate's outputs by the comparison of each, and by their files if they are small.
     pub(super) fn judge(
         &mut self,
+        candidate: usize,
         outputs: &[Result<ComparedOutput, String>],
         files: &[OutputArray],
         expected: &ExpectedOutputs,
@@ -53,7 +54,13 @@ impl Measuring<'_> {
             true => Some(self.errors(files, expected, &bounds)?),
             false => None,
         };
-        Ok(judged(outputs, expected, &bounds, &names, errors.as_ref()))
+        let mut judged = judged(outputs, expected, &bounds, &names, errors.as_ref());
+        if judged.by == Some(ComparedBy::Outliers)
+            && let Some(wrong) = self.wrong_on_other_inputs(candidate, &bounds)?
+        {
+            (judged.by, judged.wrong) = (None, Some(wrong));
+        }
+        Ok(judged)
     }
 
     /// How far the elements of an output may be off.
@@ -110,15 +117,7 @@ impl Measuring<'_> {
             Ok(planned) => planned,
             Err(why) => return Ok(Err(why)),
         };
-        let files = match self.process.timer.beside() {
-            Some(mut beside) => outputs_in_f64(&mut *beside, job, &program, folder.path()),
-            None => {
-                self.process.timer.end();
-                let files = outputs_in_f64(self.process.timer, job, &program, folder.path());
-                self.begin_again()?;
-                files
-            }
-        };
+        let files = self.on_free_timer(|timer| outputs_in_f64(timer, job, &program, folder.path()))?;
         Ok(files.and_then(|files| {
             check_same_shapes(expected.specs(), &files)?;
             let tolerance = |index: usize| bounds.get(index).map_or(Tolerance::EXACT, OutputBounds::tolerance);

@@ -45,6 +45,7 @@ mod in_f64;
 mod judging;
 mod measuring;
 mod options;
+mod other_inputs;
 mod outputs;
 mod preparing;
 mod process;

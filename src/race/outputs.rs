@@ -68,7 +68,7 @@ impl Measuring<'_> {
             self.process.check_cancelled()?;
             let _slice = self.process.slice_of(candidate);
             let Some((found, files)) = self.take_compared(candidate, expected)? else { continue };
-            let judged = self.judge(&found, &files, expected)?;
+            let judged = self.judge(candidate, &found, &files, expected)?;
             self.evidence.differences.insert(candidate, judged.differences);
             self.evidence.reference_errors.insert(candidate, judged.errors);
             self.evidence.compared_by.extend(judged.by.map(|by| (candidate, by)));

@@ -8,7 +8,7 @@ use super::{
     CandidateResult, Compiling, JobIdentity, OutputDifference, RaceError, RaceGoal, RaceOptions, Referee, Runner,
     Terms, candidate_results,
 };
-use crate::array::ComparedBy;
+use crate::array::{ComparedBy, Fill};
 use crate::config::Config;
 use crate::decision::{Judgement, Round};
 use crate::digest::{Digest, FieldHasher};
@@ -41,6 +41,8 @@ pub struct ProgramRace {
     /// Whether outputs within the tolerance are right without further questions, because the caller has a reference of
     /// its own.
     pub has_own_reference: bool,
+    /// By input, how its values were drawn, if they were: for others.
+    pub fills: Vec<Option<Fill>>,
 }
 
 impl ProgramRace {
@@ -48,7 +50,8 @@ impl ProgramRace {
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
         let (joins_executables, is_exact, slack, has_own_reference) = (false, false, Vec::new(), false);
         let (stage, goal) = (stage.into(), RaceGoal::Best);
-        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, has_own_reference }
+        let fills = Vec::new();
+        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, has_own_reference, fills }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -162,6 +165,7 @@ impl ProgramRace {
             // non-finite values take the same time as others; only the question for the best requires finite ones
             needs_finite: self.goal == RaceGoal::Best,
             slack: &self.slack,
+            fills: &self.fills,
             tolerance: None,
             by_tolerance_alone: self.has_own_reference,
             joins_executables: self.joins_executables,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::array::Fill;
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::call::Direction;
 use crate::device::DeviceFingerprint;
@@ -86,7 +87,8 @@ impl Autotuner<'_> {
             Extent::Race(waves) => (false, waves.map(|waves| waves as &mut dyn NextWave)),
             Extent::Exact => (true, None),
         };
-        let terms = Terms { is_exact, tolerance: invocation.tolerance, ..Terms::default() };
+        let fills: Vec<Option<Fill>> = invocation.arguments.iter().map(|one| Some(one.fill.clone())).collect();
+        let terms = Terms { is_exact, fills: &fills, tolerance: invocation.tolerance, ..Terms::default() };
         let referee = Referee { options, identity, terms };
         let runner = Runner::new(&mut *self.timer, self.ledger, self.cancel, events);
         measure(runner, &job, referee, Compiling::new(waves, self.slot.as_mut()), evidence)
