@@ -57,10 +57,10 @@ impl<'a> DifferingOutput<'a> {
         Some(ReferenceError { output: self.difference.output, name: self.difference.name.clone(), own, baseline })
     }
 
-    /// What is wrong with it.
-    pub(super) fn describe(&self, why: Disagreement) -> String {
+    /// What is wrong with it, given whether the program in `f64` computes what the baseline does.
+    pub(super) fn describe(&self, why: Disagreement, is_trusted: bool) -> String {
         let (difference, output) = (&self.difference, self.output);
-        let in_f64 = self.in_f64();
+        let in_f64 = self.in_f64(is_trusted);
         match why {
             Disagreement::Rms => {
                 let of_rms = self.deviation.rms / self.deviation.baseline_rms;
@@ -106,8 +106,14 @@ impl<'a> DifferingOutput<'a> {
         Some(format!(", {place} at {at}: {own}, the baseline's is {kept}{times}"))
     }
 
-    fn in_f64(&self) -> String {
+    fn in_f64(&self, is_trusted: bool) -> String {
         let Some((own, baseline)) = self.errors else { return String::new() };
+        if !is_trusted {
+            return format!(
+                "; the same program in f64 is no measure, because the baseline is off by up to {:.3e} from it",
+                baseline.max_absolute
+            );
+        }
         let error = |of: ArrayError| {
             let rms = of.rms.map_or_else(String::new, |rms| format!(", {rms:.1e} in the root mean square"));
             format!("{:.3e}{rms}", of.max_absolute)

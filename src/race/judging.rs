@@ -198,10 +198,11 @@ pub(super) fn judged(
         };
         let is_different = found.difference.differing > 0 || found.difference.max_absolute > 0.0;
         judged.differences.extend(is_different.then(|| found.difference.clone()));
-        judged.errors.extend(found.reference_error());
+        let is_trusted = of_output.is_some_and(|(_, baseline)| bounds.trusts(&baseline));
+        judged.errors.extend(found.reference_error().filter(|_| is_trusted));
         match bounds.judge(&found.deviation, of_output.as_ref()) {
             Ok(by) => judged.by = judged.by.max(Some(by)),
-            Err(why) => wrong.push(found.describe(why)),
+            Err(why) => wrong.push(found.describe(why, is_trusted)),
         }
     }
     judged.wrong = message(wrong, errors.and_then(|errors| errors.as_ref().err()));

@@ -189,7 +189,7 @@ impl OutputBounds {
 
     /// Whether the program in `f64` computes what the baseline does. Sorting, a search for the largest elements and
     /// random bits give other results for the least difference.
-    fn trusts(&self, baseline: &ArrayError) -> bool {
+    pub fn trusts(&self, baseline: &ArrayError) -> bool {
         baseline.of_tolerance <= MOST_TOLERANCES
             && baseline.of_tile <= 1.0
             && baseline.rms.is_none_or(|rms| rms <= self.tolerance.relative)
