@@ -71,6 +71,7 @@ impl Measuring<'_> {
         let names = &self.process.job.results;
         let set = self.referee.options.tolerances.get(index, names.get(index).map(String::as_str));
         let bounds = set.or(terms.tolerance).map_or(bounds, |relative| bounds.given(relative));
+        let bounds = if spec.dtype.is_narrow_float() { bounds.summing(self.narrow_sum) } else { bounds };
         bounds.slack(terms.slack.get(index).copied().unwrap_or_default())
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn measure<'a>(
 ) -> Result<u32, RaceError> {
     let (ledger, process) = (runner.ledger, Process::new(runner, job));
     let (forgiven, spent) = (Forgiven::default(), TimeSpent::default());
-    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, in_f64: None }.run()
+    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, narrow_sum: 0, in_f64: None }.run()
 }
 
 /// Who says which candidates are compiled next.
@@ -64,6 +64,8 @@ pub(super) struct Measuring<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) forgiven: Forgiven,
     pub(super) spent: TimeSpent,
+    /// Most terms that the baseline's program sums in a narrow type.
+    pub(super) narrow_sum: u64,
     /// The baseline's outputs in `f64` or why there are none, once a candidate needed them.
     pub(super) in_f64: Option<Result<WideOutputs, String>>,
 }

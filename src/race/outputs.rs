@@ -3,7 +3,7 @@
 use crate::array::{ArraySpec, Finiteness, Reference};
 use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
-use crate::hlo::read_program;
+use crate::hlo::{Program, read_program};
 use crate::io_hint::io_hint;
 use crate::outside_file;
 use crate::timer::events::EventKind;
@@ -29,6 +29,7 @@ impl Measuring<'_> {
         let taken = self.on_outputs(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
         let outputs = match taken.ok_or_else(|| self.baseline_failed())? {
             TakenOutputs::Kept(kept) => {
+                self.read_sums(kept.iter().map(|output| &output.spec));
                 let seen = kept.iter().enumerate();
                 let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
                 self.look_at(seen)?;
@@ -36,6 +37,7 @@ impl Measuring<'_> {
             }
             files => files.into_files().map_err(RaceError::Failed)?,
         };
+        self.read_sums(outputs.iter().map(|output| &output.spec));
         // the baseline's files fitted, so a candidate's fit too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
             .into_iter()
@@ -52,6 +54,13 @@ impl Measuring<'_> {
         let seen = reference.iter().enumerate();
         self.look_at(seen.filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?))).collect())?;
         Ok(ExpectedOutputs::Here(reference))
+    }
+
+    /// Reads how long the baseline's sums in a narrow type are, if an output can show that.
+    fn read_sums<'s>(&mut self, mut outputs: impl Iterator<Item = &'s ArraySpec>) {
+        if outputs.any(|spec| spec.dtype.is_narrow_float()) && !self.referee.terms.by_tolerance_alone {
+            self.narrow_sum = self.read_baseline(|program| program.longest_narrow_sum()).unwrap_or_default();
+        }
     }
 
     /// Drops candidates of a wave whose outputs are not the baseline's.
@@ -165,17 +174,7 @@ impl Measuring<'_> {
         if expected.elements() > 0 || self.process.timer.info().can.skip_outputs {
             return None;
         }
-        let recorded = self
-            .process
-            .job
-            .candidates
-            .get(self.referee.identity.baseline)
-            .and_then(|baseline| baseline.program.as_ref());
-        // bytes that cannot be read say nothing
-        let results = recorded.and_then(|recorded| {
-            let bytes = outside_file::bytes(&recorded.path, MAX_PROGRAM_BYTES).ok()?;
-            read_program(&bytes, "the baseline's program").ok()?.has_results()
-        });
+        let results = self.read_baseline(|program| program.has_results()).flatten();
         let why = match results {
             Some(false) if expected.len() == 0 => return None,
             Some(false) => "its recorded program has no results",
@@ -190,6 +189,15 @@ impl Measuring<'_> {
             "{found}, and {why}: there is nothing to compare, so nothing is decided; a worker answers `outputs` with \
              every result of the program (docs/worker-protocol.md)"
         ))
+    }
+
+    /// What the baseline's recorded program says, if there is one that can be read.
+    fn read_baseline<T>(&self, read: impl FnOnce(&Program<'_>) -> T) -> Option<T> {
+        let baseline = self.process.job.candidates.get(self.referee.identity.baseline);
+        let recorded = baseline.and_then(|baseline| baseline.program.as_ref())?;
+        // bytes that cannot be read say nothing
+        let bytes = outside_file::bytes(&recorded.path, MAX_PROGRAM_BYTES).ok()?;
+        read_program(&bytes, "the baseline's program").ok().as_ref().map(read)
     }
 
     /// Whether any candidate runs another program than the baseline. Copies of one program need no comparison.

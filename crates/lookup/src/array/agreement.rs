@@ -27,8 +27,13 @@ const ROUNDED_IN_TILE: f64 = 1.5 * ROUNDED;
 const WITHOUT_F64: f64 = 3.0;
 /// The square root of the number of terms that a type can sum within its tolerance, and the largest factor of the
 /// tolerance for longer sums.
-const UNGROWN: f64 = 16.0;
-const MOST_GROWTH: f64 = 4.0;
+const UNGROWN: f64 = 3.0;
+const MOST_GROWTH: f64 = 10.0;
+/// No sum is so long that the tolerance of its type is larger than this part.
+const MOST_RELATIVE: f64 = 0.25;
+/// The part of that factor by which the root mean square of the differences grows: it explains more roundings to begin
+/// with.
+const RMS_OF_GROWTH: f64 = 0.5;
 /// The error of a candidate may be these multiples of the baseline's: in the root mean square, at the worst element, and
 /// in the worst row or tile.
 const TIMES_RMS: f64 = 2.0;
@@ -113,7 +118,8 @@ impl OutputBounds {
     /// walk.
     #[must_use]
     pub fn summing(self, terms: u64) -> Self {
-        let growth = ((terms as f64).sqrt() / UNGROWN).clamp(1.0, MOST_GROWTH);
+        let most = (MOST_RELATIVE / self.tolerance.relative.max(f64::MIN_POSITIVE)).clamp(1.0, MOST_GROWTH);
+        let growth = ((terms as f64).sqrt() / UNGROWN).clamp(1.0, most);
         Self { growth, tolerance: self.tolerance.times(growth / self.growth), ..self }
     }
 
@@ -167,7 +173,7 @@ impl OutputBounds {
         {
             return Err(Disagreement::Beyond);
         }
-        match (self.is_rounding(found, WITHOUT_F64 * self.growth), found.mismatches) {
+        match (self.is_rounding(found, WITHOUT_F64 * (RMS_OF_GROWTH * self.growth).max(1.0)), found.mismatches) {
             (false, _) => Err(Disagreement::Rms),
             (true, 0) => Ok(ComparedBy::Tolerance),
             (true, _) => Ok(ComparedBy::Outliers),

@@ -45,6 +45,7 @@ mod in_f64;
 mod index_range;
 mod interface;
 mod label;
+mod longest_sum;
 mod memory;
 mod mlir_text;
 mod module;

@@ -149,13 +149,17 @@ fn rows(dtype: DType, count: usize, terms: usize, draws: &mut Draws) -> Vec<Vec<
 }
 
 /// The judgement about a candidate, with the program in `f64` and without.
-fn judged(
+fn judged(dtype: DType, dims: &[u64], outputs: (&[f64], &[f64], &[f64])) -> [Result<ComparedBy, Disagreement>; 2] {
+    judged_within(OutputBounds::of(dtype), dtype, dims, outputs)
+}
+
+fn judged_within(
+    bounds: OutputBounds,
     dtype: DType,
     dims: &[u64],
     (candidate, baseline, exact): (&[f64], &[f64], &[f64]),
 ) -> [Result<ComparedBy, Disagreement>; 2] {
     let spec = ArraySpec::new(dtype, dims.to_vec());
-    let bounds = OutputBounds::of(dtype);
     let (own, exact) = (bytes(dtype, candidate), bytes(DType::F64, exact));
     let reference = Reference::new(spec.clone(), bytes(dtype, baseline), bounds.tolerance());
     let error = |of: &[u8]| error_of(&spec, of, &exact, bounds.tolerance()).unwrap();
@@ -200,6 +204,23 @@ fn two_hundred_other_orders_are_all_accepted() {
     }
     assert_eq!(cases, 200);
     assert!(by_f64 > 0, "none needs the program in f64, so that the cases are too easy");
+}
+
+/// The error of each sum is that of a random walk, which is beyond the tolerance; the bound knows how long they are.
+#[test]
+fn long_sums_in_the_type_itself_are_judged_by_their_length() {
+    for dtype in [DType::Bf16, DType::F16] {
+        let rows = rows(dtype, 1024, 512, &mut Draws(5));
+        let in_order = Program { operation: Operation::Sum, order: Order::InOrder, accumulator: dtype, masked: 0 };
+        let baseline = in_order.run(&rows, dtype);
+        let exact = Program { accumulator: DType::F64, ..in_order }.run(&rows, DType::F64);
+        for order in [Order::Reversed, Order::Pairwise, Order::Lanes(4)] {
+            let candidate = Program { order, ..in_order }.run(&rows, dtype);
+            let outputs = (&candidate[..], &baseline[..], &exact[..]);
+            let long = judged_within(OutputBounds::of(dtype).summing(512), dtype, &[8, 128], outputs);
+            assert!(long.iter().all(Result::is_ok), "{dtype} {order:?}: {long:?}");
+        }
+    }
 }
 
 /// An error that is planted in a program.
