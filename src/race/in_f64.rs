@@ -13,6 +13,13 @@ use super::LARGE_OUTPUTS;
 /// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
 const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
 
+/// The outputs of the baseline's program in `f64`.
+pub(super) struct WideOutputs {
+    pub(super) files: Vec<OutputArray>,
+    /// By output, how far the baseline's is off; `None` for integers, and for what cannot be compared.
+    pub(super) baseline: Vec<Option<ArrayError>>,
+}
+
 /// Whether outputs of these types are small enough in `f64`.
 ///
 /// # Errors

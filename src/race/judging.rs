@@ -3,7 +3,7 @@
 
 use crate::array::{ArrayError, ArraySpec, ComparedBy, OutputBounds, Tolerance};
 use crate::hlo::read_program;
-use crate::measure::{MeasuredProgram, Preflight};
+use crate::measure::{MAX_PROGRAM_BYTES, MeasuredProgram, Preflight};
 use crate::outside_file;
 use crate::timer::events::Slice;
 use crate::timer::protocol::ComparedOutput;
@@ -11,17 +11,9 @@ use crate::timer::{Job, OutputArray, ProgramFile};
 
 use super::differing::{DifferingOutput, message};
 use super::expected::ExpectedOutputs;
-use super::in_f64::{check_same_shapes, check_size, error_from, outputs_in_f64};
+use super::in_f64::{WideOutputs, check_same_shapes, check_size, error_from, outputs_in_f64};
 use super::measuring::Measuring;
-use super::outputs::MAX_PROGRAM_BYTES;
 use super::{OutputDifference, RaceError, ReferenceError};
-
-/// The outputs of the baseline's program in `f64`.
-pub(super) struct WideOutputs {
-    files: Vec<OutputArray>,
-    /// By output, how far the baseline's is off; `None` for integers, and for what cannot be compared.
-    baseline: Vec<Option<ArrayError>>,
-}
 
 /// The judgement on a candidate's outputs.
 #[derive(Debug, Default, PartialEq)]

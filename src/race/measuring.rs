@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::evidence::JobEvidence;
 use super::expected::ExpectedOutputs;
-use super::judging::WideOutputs;
+use super::in_f64::WideOutputs;
 use super::process::Process;
 use super::sampling::WarmUp;
 use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};

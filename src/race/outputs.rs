@@ -5,6 +5,7 @@ use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
 use crate::hlo::{Program, read_program};
 use crate::io_hint::io_hint;
+use crate::measure::MAX_PROGRAM_BYTES;
 use crate::outside_file;
 use crate::timer::events::EventKind;
 use crate::timer::protocol::ComparedOutput;
@@ -17,9 +18,6 @@ use super::measuring::Measuring;
 
 /// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
-
-/// Largest program that is read for the number of its results.
-pub(super) const MAX_PROGRAM_BYTES: u64 = 1 << 30;
 
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.
