@@ -19,6 +19,9 @@ use super::measuring::Measuring;
 /// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
 
+/// The comparison of each output of a candidate, or why it cannot be read, and the outputs that are files.
+type TakenComparison = (Vec<Result<ComparedOutput, String>>, Vec<OutputArray>);
+
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.
     pub(super) fn reference_outputs(&mut self) -> Result<ExpectedOutputs, RaceError> {
@@ -92,7 +95,7 @@ impl Measuring<'_> {
         &mut self,
         candidate: usize,
         expected: &ExpectedOutputs,
-    ) -> Result<Option<(Vec<Result<ComparedOutput, String>>, Vec<OutputArray>)>, RaceError> {
+    ) -> Result<Option<TakenComparison>, RaceError> {
         match expected {
             ExpectedOutputs::Here(reference) => {
                 let outputs = self.on_outputs(candidate, |timer| timer.output_files(candidate))?;

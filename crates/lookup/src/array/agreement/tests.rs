@@ -51,7 +51,7 @@ enum Operation {
 /// In which order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Order {
-    InOrder,
+    Sequential,
     Reversed,
     Pairwise,
     /// Parts of this length, one after the other, whose results are combined.
@@ -64,14 +64,14 @@ enum Order {
 fn fold(terms: &[f64], order: Order, step: &dyn Fn(f64, f64) -> f64) -> f64 {
     let in_order = |terms: &mut dyn Iterator<Item = f64>| terms.reduce(step).unwrap();
     match order {
-        Order::InOrder => in_order(&mut terms.iter().copied()),
+        Order::Sequential => in_order(&mut terms.iter().copied()),
         Order::Reversed => in_order(&mut terms.iter().rev().copied()),
         Order::Pairwise if terms.len() == 1 => terms[0],
         Order::Pairwise => {
             let (left, right) = terms.split_at(terms.len() / 2);
             step(fold(left, order, step), fold(right, order, step))
         }
-        Order::Blocks(length) => in_order(&mut terms.chunks(length).map(|part| fold(part, Order::InOrder, step))),
+        Order::Blocks(length) => in_order(&mut terms.chunks(length).map(|part| fold(part, Order::Sequential, step))),
         Order::Lanes(lanes) => {
             let lane = |lane| in_order(&mut terms.iter().skip(lane).step_by(lanes).copied());
             in_order(&mut (0..lanes.min(terms.len())).map(lane))
@@ -191,7 +191,7 @@ fn two_hundred_other_orders_are_all_accepted() {
                 _ => (1024, 256),
             };
             let rows = rows(dtype, count, terms, &mut draws);
-            let baseline = Program { operation, order: Order::InOrder, accumulator, masked: 0 };
+            let baseline = Program { operation, order: Order::Sequential, accumulator, masked: 0 };
             let candidate = Program { order, ..baseline };
             let exact = Program { accumulator: DType::F64, ..baseline }.run(&rows, DType::F64);
             let outputs = (candidate.run(&rows, dtype), baseline.run(&rows, dtype));
@@ -211,7 +211,7 @@ fn two_hundred_other_orders_are_all_accepted() {
 fn long_sums_in_the_type_itself_are_judged_by_their_length() {
     for dtype in [DType::Bf16, DType::F16] {
         let rows = rows(dtype, 1024, 512, &mut Draws(5));
-        let in_order = Program { operation: Operation::Sum, order: Order::InOrder, accumulator: dtype, masked: 0 };
+        let in_order = Program { operation: Operation::Sum, order: Order::Sequential, accumulator: dtype, masked: 0 };
         let baseline = in_order.run(&rows, dtype);
         let exact = Program { accumulator: DType::F64, ..in_order }.run(&rows, DType::F64);
         for order in [Order::Reversed, Order::Pairwise, Order::Lanes(4)] {
@@ -268,7 +268,7 @@ fn plant(fault: Fault, (program, rows, dtype): (Program, &[Vec<f64>], DType), dr
 #[test]
 fn two_hundred_planted_errors_are_all_refused() {
     let faults = [Fault::Tile, Fault::Row, Fault::Mask, Fault::Narrow];
-    let orders = [Order::InOrder, Order::Reversed, Order::Blocks(8), Order::Lanes(4)];
+    let orders = [Order::Sequential, Order::Reversed, Order::Blocks(8), Order::Lanes(4)];
     let mut cases = 0;
     for dtype in DTYPES {
         for case in 0..50 {
@@ -287,7 +287,7 @@ fn two_hundred_planted_errors_are_all_refused() {
                 _ => (16 * 1024, 32),
             };
             let rows = rows(dtype, count, terms, &mut draws);
-            let baseline = Program { operation, order: Order::InOrder, accumulator: DType::F32, masked: 0 };
+            let baseline = Program { operation, order: Order::Sequential, accumulator: DType::F32, masked: 0 };
             let order = orders[case / 8 % orders.len()];
             let candidate = plant(fault, (Program { order, ..baseline }, &rows, dtype), &mut draws);
             let exact = Program { accumulator: DType::F64, ..baseline }.run(&rows, DType::F64);
