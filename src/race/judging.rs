@@ -1,6 +1,9 @@
 //! Whether a candidate's outputs are as good as the baseline's: by their differences, by the same program in `f64`, or
 //! because only a few elements are off.
 
+use std::path::Path;
+use std::time::Instant;
+
 use crate::array::{ArrayError, ArraySpec, ComparedBy, OutputBounds, Tolerance};
 use crate::hlo::read_program;
 use crate::measure::{MAX_PROGRAM_BYTES, MeasuredProgram, Preflight};
@@ -99,6 +102,9 @@ impl Measuring<'_> {
         expected: &ExpectedOutputs,
         bounds: &[OutputBounds],
     ) -> Result<Result<WideOutputs, String>, RaceError> {
+        if self.is_late(Instant::now()) {
+            return Ok(Err("the time is used up".to_owned()));
+        }
         let _slice = self.process.events.open(Slice::Step("the baseline in f64"));
         let folder = tempfile::tempdir_in(&self.process.job.scratch);
         let planned = folder.map_err(|error| format!("no folder for it: {error}")).and_then(|folder| {
@@ -125,12 +131,7 @@ impl Measuring<'_> {
 }
 
 /// The job of the baseline's program in `f64`, and the program, or why there is none.
-fn planned(
-    job: &Job,
-    baseline: usize,
-    results: &[ArraySpec],
-    folder: &std::path::Path,
-) -> Result<(Job, ProgramFile), String> {
+fn planned(job: &Job, baseline: usize, results: &[ArraySpec], folder: &Path) -> Result<(Job, ProgramFile), String> {
     let candidate = job.candidates.get(baseline);
     let file = candidate.and_then(|candidate| candidate.program.as_ref());
     let (candidate, file) = candidate.zip(file).ok_or("the worker builds the baseline's program")?;

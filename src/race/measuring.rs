@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::evidence::JobEvidence;
-use super::expected::ExpectedOutputs;
+use super::expected::{ExpectedOutputs, LARGE_OUTPUTS};
 use super::in_f64::WideOutputs;
 use super::process::Process;
 use super::sampling::WarmUp;
 use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};
 use crate::ledger::Ledger;
-use crate::timer::Job;
 use crate::timer::events::{Phase, Slice};
+use crate::timer::{Job, OutputsAs};
 
 /// Measures a job until the race is decided or the budget spent, and adds the rounds to the evidence. Returns how many
 /// were measured.
@@ -24,7 +24,10 @@ pub(crate) fn measure<'a>(
 ) -> Result<u32, RaceError> {
     let (ledger, process) = (runner.ledger, Process::new(runner, job));
     let (forgiven, spent) = (Forgiven::default(), TimeSpent::default());
-    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, narrow_sum: 0, in_f64: None }.run()
+    let (keeps_outputs, narrow_sum, in_f64) = (false, 0, None);
+    let job =
+        Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, keeps_outputs, narrow_sum, in_f64 };
+    job.run()
 }
 
 /// Who says which candidates are compiled next.
@@ -64,6 +67,8 @@ pub(super) struct Measuring<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) forgiven: Forgiven,
     pub(super) spent: TimeSpent,
+    /// Whether the timer keeps the baseline's outputs, to compare others with them.
+    pub(super) keeps_outputs: bool,
     /// Most terms that the baseline's program sums in a narrow type.
     pub(super) narrow_sum: u64,
     /// The baseline's outputs in `f64` or why there are none, once a candidate needed them.
@@ -108,6 +113,10 @@ impl Measuring<'_> {
             if let Err(failure) = self.process.timer.prepare(candidate) {
                 self.blamed(candidate, failure)?;
             }
+        }
+        if self.keeps_outputs {
+            let baseline = self.referee.identity.baseline;
+            self.try_twice(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
         }
         Ok(())
     }

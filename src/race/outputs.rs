@@ -34,6 +34,7 @@ impl Measuring<'_> {
                 let seen = kept.iter().enumerate();
                 let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
                 self.look_at(seen)?;
+                self.keeps_outputs = true;
                 return Ok(ExpectedOutputs::Kept(kept));
             }
             files => files.into_files().map_err(RaceError::Failed)?,

@@ -178,6 +178,11 @@ impl ScriptedTimer {
 
     fn keep(&mut self, candidate: usize) -> Result<Vec<KeptOutput>, Failure> {
         self.call(candidate, "keep")?;
+        if self.arrays.is_some() {
+            let output = self.files(candidate)?.remove(0);
+            let kept = self.kept.insert(Reference::new(output.spec.clone(), output.read().unwrap(), Tolerance::EXACT));
+            return Ok(vec![KeptOutput::of(kept)]);
+        }
         if let Some(returned) = self.returns {
             let keep =
                 |spec: &str| KeptOutput::of(&Reference::new(spec.parse().unwrap(), Vec::new(), Tolerance::EXACT));
@@ -195,6 +200,12 @@ impl ScriptedTimer {
             return Ok(returned.map(same).into_iter().collect());
         }
         let kept = self.kept.take().unwrap().within(tolerance);
+        if self.arrays.is_some() {
+            let output = self.files(candidate)?.remove(0);
+            let found = ComparedOutput::of(output.spec.clone(), &output.read().unwrap(), Some(&kept));
+            self.kept = Some(kept);
+            return Ok(vec![found]);
+        }
         let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
         let found = ComparedOutput::of("f32[4]".parse().unwrap(), &bytes, Some(&kept));
         self.kept = Some(kept);
@@ -210,6 +221,7 @@ impl Timer for ScriptedTimer {
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.job = Some(job.clone());
         self.begun += 1;
+        self.kept = None;
         Ok(())
     }
 

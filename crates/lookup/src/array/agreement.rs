@@ -115,9 +115,12 @@ impl OutputBounds {
     }
 
     /// The same if the baseline sums so many terms in the element type itself, whose roundings add up as in a random
-    /// walk.
+    /// walk. A tolerance that decides alone stays as it is.
     #[must_use]
     pub fn summing(self, terms: u64) -> Self {
+        if self.is_alone {
+            return self;
+        }
         let most = (MOST_RELATIVE / self.tolerance.relative.max(f64::MIN_POSITIVE)).clamp(1.0, MOST_GROWTH);
         let growth = ((terms as f64).sqrt() / UNGROWN).clamp(1.0, most);
         Self { growth, tolerance: self.tolerance.times(growth / self.growth), ..self }

@@ -148,9 +148,14 @@ fn reassembled(bytes: &[u8], entries: &[Vec<u8>]) -> Result<Vec<u8>> {
     file.varint()?;
     while file.byte()? != 0 {}
     let mut copy = bytes.get(..file.at).unwrap_or_default().to_vec();
+    let mut seen = [false; section::COUNT];
     while !file.is_at_end() {
         let alignment = alignment_of(file.clone())?;
         let (id, content) = file.section()?;
+        // otherwise a small file would have a large copy
+        if seen.get_mut(id).is_none_or(|seen| std::mem::replace(seen, true)) {
+            return Err(file.cut("section that was there before"));
+        }
         let content = match id {
             section::ATTR_TYPE => entries.concat(),
             section::ATTR_TYPE_OFFSET => offsets(content, entries)?,
