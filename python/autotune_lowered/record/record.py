@@ -238,7 +238,7 @@ class _Record:
             static["recipe"] = dict(self.call.recipe)
             if self.call.batch:
                 static["recipe"]["batch"] = [axis.to_recipe() for axis in self.call.batch]
-        invocation = {
+        invocation: dict[str, Any] = {
             "target": self.registry.target(self.platform),
             "op_id": self.call.op_id,
             "call_key": self.call.call_key,

@@ -14,7 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ArrayComparison, ArrayError, ArraySpec, DType, Tolerance};
+use super::{ArrayError, DType, Tolerance};
 
 /// Part of the type's rounding that the root mean square of differences may be, over that of the baseline: two
 /// independent roundings of each element give 0.29.
@@ -220,7 +220,7 @@ impl OutputBounds {
 }
 
 /// How one output differs from the baseline's, as far as the rules need it.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OutputDeviation {
     /// Its elements.
     pub elements: u64,
@@ -236,21 +236,6 @@ pub struct OutputDeviation {
     pub is_clustered: bool,
     /// Root mean square of the baseline's finite elements.
     pub baseline_rms: f64,
-}
-
-impl OutputDeviation {
-    /// The deviation that a comparison found.
-    pub fn of(spec: &ArraySpec, found: &ArrayComparison, baseline_rms: f64) -> Self {
-        Self {
-            elements: spec.elements().unwrap_or_default(),
-            mismatches: found.mismatches,
-            of_tolerance: found.worst.map_or(0.0, |worst| worst.of_tolerance),
-            rms: found.rms,
-            of_tile: found.of_tile,
-            is_clustered: found.is_clustered,
-            baseline_rms,
-        }
-    }
 }
 
 #[cfg(test)]

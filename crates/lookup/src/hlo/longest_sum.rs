@@ -9,7 +9,8 @@ use super::mlir_text;
 use crate::array::ArraySpec;
 
 /// Most terms of a sum or product that StableHLO accumulates in a floating-point type narrower than `f32`; zero if there
-/// is none, and for other forms. Matrix products do not count, because matrix units accumulate in `f32`.
+/// is none, and for other forms. Matrix products do not count, because matrix units accumulate in `f32`, nor do windows,
+/// whose sizes the readers do not keep.
 pub(super) fn longest_narrow_sum(form: ModuleForm, bytes: &[u8]) -> u64 {
     let mut longest = 0;
     let mut see = |function: &Computation<'_>| longest = longest.max(longest_of(function));
@@ -24,11 +25,10 @@ pub(super) fn longest_narrow_sum(form: ModuleForm, bytes: &[u8]) -> u64 {
 }
 
 fn longest_of(function: &Computation<'_>) -> u64 {
-    let ends = |node: &Node<'_>, ends: [&str; 2]| ends.iter().any(|end| node.opcode.ends_with(end));
-    let accumulating = function.nodes.iter().filter(|node| ends(node, [".add", ".multiply"]));
-    let holders: BTreeSet<NodeId> = accumulating.filter_map(|node| node.holder).collect();
+    let accumulates = |node: &&Node<'_>| [".add", ".multiply"].iter().any(|end| node.opcode.ends_with(end));
+    let holders: BTreeSet<NodeId> = function.nodes.iter().filter(accumulates).filter_map(|node| node.holder).collect();
     let reductions = holders.into_iter().filter_map(|at| function.nodes.get(at));
-    let reductions = reductions.filter(|node| ends(node, [".reduce", ".reduce_window"]));
+    let reductions = reductions.filter(|node| node.opcode.ends_with(".reduce"));
     reductions.filter_map(|node| terms_of(function, node)).max().unwrap_or(0)
 }
 
@@ -37,14 +37,8 @@ fn terms_of(function: &Computation<'_>, node: &Node<'_>) -> Option<u64> {
     let of = node.operands.first()?;
     let operand = function.nodes.get(of.node)?.types(of.part).first()?;
     let (operand, result) = (array(operand)?, array(node.results.first()?)?);
-    if !result.dtype.is_narrow_float() {
-        return None;
-    }
-    match node.opcode.ends_with(".reduce") {
-        true => Some(operand.elements()? / result.elements()?.max(1)),
-        // a window may be as long as the longest axis
-        false => operand.dims.iter().copied().max(),
-    }
+    let is_narrow = result.dtype.is_narrow_float();
+    is_narrow.then_some(operand.elements()? / result.elements()?.max(1))
 }
 
 fn array(of: &Type) -> Option<&ArraySpec> {

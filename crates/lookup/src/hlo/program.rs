@@ -102,7 +102,7 @@ impl Program<'_> {
     }
 
     /// Most terms that it sums or multiplies in a floating-point type narrower than `f32`; zero if there are none, and
-    /// for every form but StableHLO. Matrix products do not count.
+    /// for every form but StableHLO. Matrix products and windows do not count.
     pub fn longest_narrow_sum(&self) -> u64 {
         longest_narrow_sum(self.form, self.bytes)
     }

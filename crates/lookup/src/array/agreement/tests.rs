@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::array::element::push_float;
-use crate::array::{Reference, error_of};
+use crate::array::{ArraySpec, Reference, error_of};
 
 const DTYPES: [DType; 4] = [DType::Bf16, DType::F16, DType::F8E4M3Fn, DType::F32];
 
@@ -164,7 +164,16 @@ fn judged_within(
     let reference = Reference::new(spec.clone(), bytes(dtype, baseline), bounds.tolerance());
     let error = |of: &[u8]| error_of(&spec, of, &exact, bounds.tolerance()).unwrap();
     let errors = (error(&own), error(reference.bytes()));
-    let found = OutputDeviation::of(&spec, &reference.compare(&own), reference.finiteness().unwrap().rms);
+    let found = reference.compare(&own);
+    let found = OutputDeviation {
+        elements: spec.elements().unwrap(),
+        mismatches: found.mismatches,
+        of_tolerance: found.worst.map_or(0.0, |worst| worst.of_tolerance),
+        rms: found.rms,
+        of_tile: found.of_tile,
+        is_clustered: found.is_clustered,
+        baseline_rms: reference.finiteness().unwrap().rms,
+    };
     [bounds.judge(&found, Some(&errors)), bounds.judge(&found, None)]
 }
 
