@@ -9,7 +9,8 @@ use autotune_lowered::array::ComparedBy;
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::race::OutputTolerances;
 use autotune_lowered::registry::{Invocation, Registry};
-use autotune_lowered::tune::{CandidateResult, CandidateStatus, OperationResult, TuneOptions};
+use autotune_lowered::report::{HtmlReport, write_html};
+use autotune_lowered::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationResult, TuneOptions};
 
 const MS: u64 = 1_000_000;
 
@@ -32,9 +33,12 @@ impl Place {
         Self { _folder: folder, registry, invocation }
     }
 
+    fn run(&self, timer: &mut ScriptedTimer, options: &TuneOptions) -> AutotuningResult {
+        tune(&self.registry, &self.invocation, timer, &Ledger::in_memory(vec![]), options, None).unwrap()
+    }
+
     fn tune(&self, timer: &mut ScriptedTimer, options: &TuneOptions) -> OperationResult {
-        let ledger = Ledger::in_memory(vec![]);
-        tune(&self.registry, &self.invocation, timer, &ledger, options, None).unwrap().operations.remove(0)
+        self.run(timer, options).operations.remove(0)
     }
 }
 
@@ -55,7 +59,12 @@ fn refusal(row: &CandidateResult) -> &str {
 fn what_is_as_near_to_the_program_in_f64_as_the_baseline_is_right() {
     // 2.5e-3 from 1.005, and the baseline 2e-3
     let mut timer = timer(Some(1.005));
-    let found = Place::new(&distinct_program).tune(&mut timer, &TuneOptions::default());
+    let result = Place::new(&distinct_program).run(&mut timer, &TuneOptions::default());
+    let mut page = Vec::new();
+    write_html(&mut page, &HtmlReport::new("hand", std::slice::from_ref(&result))).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(page.contains("its outputs are as good as the baseline's in f64"));
+    let found = result.operations.into_iter().next().unwrap();
     let [baseline, first, second] = found.candidates.as_slice() else { panic!("{found:?}") };
     assert_eq!(found.best.unwrap().config, config(1));
     assert_eq!((first.compared_by, second.compared_by), (Some(ComparedBy::F64), Some(ComparedBy::F64)));
