@@ -1,9 +1,9 @@
 //! A program's bytes: its semantic digest takes time proportional to its length and does not depend on locations. Its
-//! copy in `f64` is a text without narrower types.
+//! copy in `f64`, as text or bytecode, has no narrower types.
 
 #![no_main]
 
-use autotune_lowered::hlo::in_f64;
+use autotune_lowered::hlo::{bytecode_in_f64, in_f64};
 use autotune_lowered::registry::{ProgramFormat, custom_calls, semantic_digest};
 use libfuzzer_sys::fuzz_target;
 
@@ -14,6 +14,11 @@ fuzz_target!(|bytes: &[u8]| {
         for target in custom_calls(format, bytes) {
             assert!(!target.is_empty());
         }
+    }
+    if let Ok(copy) = bytecode_in_f64(bytes) {
+        // a byte becomes eight; the padding of an aligned section is at most a mebibyte
+        assert!(copy.len() <= 8 * bytes.len() + (9 << 20), "{} bytes of {}", copy.len(), bytes.len());
+        assert!(bytecode_in_f64(&copy).is_err());
     }
     let text = std::str::from_utf8(bytes).unwrap_or_default();
     if let Ok(copy) = in_f64(text) {

@@ -37,6 +37,7 @@ use super::progress::Progress;
 use super::say::say;
 use super::scan::{NoLabels, nothing_matched};
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::tolerance_args::ToleranceArgs;
 use super::{cache, executables, exit, option_modules, selftest};
 
 #[derive(Debug, Args)]
@@ -67,6 +68,8 @@ pub(super) struct CheckArgs {
     /// Maximum probability of a false alarm, over all of the module's operations together
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = probability)]
     pub false_positive_rate: f64,
+    #[command(flatten)]
+    pub tolerance: ToleranceArgs,
     /// Accept calls that are not cached or not recorded, as long as some are
     #[arg(long)]
     pub allow_missing: bool,
@@ -182,7 +185,8 @@ impl<'a> OpenCheck<'a> {
             .resolution(resolution.floor)
             .spread(resolution.spread)
             .budget(args.budget)
-            .cache_state(cache_state);
+            .cache_state(cache_state)
+            .tolerances(args.tolerance.options());
         Ok(Self { args, timer, ledger, calls, module, options, cancel, of_selftest, _scratch: scratch })
     }
 

@@ -25,6 +25,7 @@ use super::options::{CacheArgs, FormatArg, part, time};
 use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::tolerance_args::ToleranceArgs;
 use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
@@ -51,6 +52,8 @@ pub(super) struct ProgramRaceArgs {
     pub inputs: InputArgs,
     #[command(flatten)]
     pub confirm: ConfirmArgs,
+    #[command(flatten)]
+    pub tolerance: ToleranceArgs,
     /// Measure again what the cache folder's sample log holds
     #[arg(long)]
     pub force: bool,
@@ -86,6 +89,7 @@ impl ProgramRaceArgs {
             .rules(ComparisonRules::default().min_difference(min_difference))
             .inputs(self.inputs.options())
             .cache_state(self.timer.cache_state.clone())
+            .tolerances(self.tolerance.options())
             .force(self.force)
     }
 }

@@ -50,6 +50,7 @@ mod scan;
 mod selftest;
 mod signature;
 mod timers;
+mod tolerance_args;
 mod tune;
 mod tune_args;
 mod tune_run;

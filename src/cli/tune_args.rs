@@ -18,6 +18,7 @@ use super::options::{CacheArgs, FormatArg, PeaksArg, number, part, seconds, time
 use super::plan::PlanArgs;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
+use super::tolerance_args::ToleranceArgs;
 
 #[derive(Debug, Clone, Args)]
 pub(super) struct TuneArgs {
@@ -79,6 +80,8 @@ pub(super) struct TuneArgs {
     pub max_speed_up: f64,
     #[command(flatten)]
     pub confirm: ConfirmArgs,
+    #[command(flatten)]
+    pub tolerance: ToleranceArgs,
     #[command(flatten)]
     pub peaks: PeaksArg,
     /// Measure everything again, including what the cache already holds

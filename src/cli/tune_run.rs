@@ -119,6 +119,7 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Fault> {
         .rules(DecisionRules::default().min_improvement(args.min_improvement).max_speed_up(args.max_speed_up))
         .force(args.force)
         .cache_state(args.timer.cache_state.clone())
+        .tolerances(args.tolerance.options())
         .seed(args.search.seed);
     let race = args.confirm.apply(race);
     let (search, peaks) = (args.search.options()?, args.peaks.read()?);

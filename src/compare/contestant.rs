@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::decision::ComparisonRules;
 use crate::measure::{InputOptions, MeasureError, MeasuredProgram};
 use crate::measured_by::CacheState;
-use crate::race::RaceOptions;
+use crate::race::{OutputTolerances, RaceOptions};
 use crate::setters;
 use crate::timer::Build;
 
@@ -77,6 +77,7 @@ setters!(CompareOptions.race {
     cache_state: CacheState,
     force: bool,
     seed: u64,
+    tolerances: OutputTolerances,
 });
 
 setters!(CompareOptions {

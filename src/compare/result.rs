@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::array::ComparedBy;
 use crate::decision::{ProcessOutcome, Relation};
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
@@ -91,12 +92,14 @@ pub struct ContestantResult {
 pub enum Outputs {
     /// They are the first one's, which the others are compared with.
     Reference,
-    /// Every element is within the tolerance of its type.
+    /// They are as good as the first one's.
     Equal {
         /// The largest absolute difference of two finite elements.
         max_error: f64,
+        /// The rule that says so.
+        compared_by: ComparedBy,
     },
-    /// They differ by more; the failure says where.
+    /// They are not; the failure says where.
     Different,
     /// There are none, because it failed before.
     NotCompared,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::contestant::{CompareOptions, Contestant};
 use super::error::CompareError;
 use super::result::{CompareResult, ContestantResult, Outputs, SelfNoise};
-use crate::array::ArraySpec;
+use crate::array::{ArraySpec, ComparedBy};
 use crate::call::Call;
 use crate::config::Config;
 use crate::counted::listed;
@@ -59,6 +59,7 @@ pub fn compare(
     job.inputs = arrays;
     runner.events.tell(EventKind::Started { programs: job.candidates.len(), rounds_kept: 0 });
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
+    race.fills = inputs.iter().map(|input| input.made.fill().cloned()).collect();
     race.is_exact = options.race.rounds.is_some();
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
     let of_first = |error| match error {
@@ -257,7 +258,11 @@ fn row(contestants: &[Contestant], place: usize, times: Option<Compared>, raced:
         timer: contestant.timer,
         executable,
         same_executable,
-        outputs: outputs(place, failure.as_ref(), raced.errors.get(&place).copied()),
+        outputs: outputs(
+            place,
+            failure.as_ref(),
+            raced.errors.get(&place).copied().zip(raced.compared_by.get(&place).copied()),
+        ),
         rounds: times.map_or(0, |times| times.rounds),
         median_ns: times.map(|times| times.median_ns),
         ratio: beside_first.map(|times| times.ratio),
@@ -268,11 +273,11 @@ fn row(contestants: &[Contestant], place: usize, times: Option<Compared>, raced:
     })
 }
 
-fn outputs(place: usize, failure: Option<&Failure>, error: Option<f64>) -> Outputs {
-    match (place, failure, error) {
+fn outputs(place: usize, failure: Option<&Failure>, found: Option<(f64, ComparedBy)>) -> Outputs {
+    match (place, failure, found) {
         (0, ..) => Outputs::Reference,
         (_, Some(failure), _) if failure.kind == FailureKind::WrongOutput => Outputs::Different,
-        (_, _, Some(max_error)) => Outputs::Equal { max_error },
+        (_, _, Some((max_error, compared_by))) => Outputs::Equal { max_error, compared_by },
         _ => Outputs::NotCompared,
     }
 }

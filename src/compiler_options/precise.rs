@@ -2,23 +2,23 @@
 //! error or the default's.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use super::race::VariantRaces;
 use super::special_values::of_device;
 use super::variant::{OptionVariant, Variants};
-use crate::array::{ArrayError, ArraySpec, Tolerance, error_of, widened};
+use crate::array::{ArrayError, OutputBounds};
 use crate::config::Config;
 use crate::counted::listed;
 use crate::failure::{Failure, FailureKind};
 use crate::measure::{MeasuredProgram, Preflight};
-use crate::race::{CandidateOutcome, CandidateResult, LARGE_OUTPUTS, RaceError, ReferenceError};
+use crate::race::{
+    CandidateOutcome, CandidateResult, RaceError, ReferenceError, check_same_shapes, check_size, error_from,
+    outputs_in_f64,
+};
 use crate::timer::events::Slice;
-use crate::timer::{InputArray, Job, OutputArray, OutputsAs, ProgramSignature, TakenOutputs, TimerExt};
+use crate::timer::{OutputArray, ProgramSignature, TimerExt};
 
-/// Maximum bytes of all outputs in `f64`: twice the `f32` outputs that are written to files.
-const LARGEST_OUTPUTS: u64 = 2 * LARGE_OUTPUTS;
 /// A set's error may be this multiple of the default's, if that is more than the tolerance.
 const TIMES_THE_DEFAULTS: f64 = 2.0;
 /// Maximum number of rejected sets that are compared with the reference.
@@ -33,7 +33,7 @@ pub(super) fn planned(
 ) -> (Preflight, Result<MeasuredProgram, String>) {
     let wide = program.in_f64().and_then(|wide| {
         let results = signature.results.as_deref().unwrap_or_default();
-        check_size(results.iter().map(|spec| spec.in_f64().host_bytes()))?;
+        check_size(results)?;
         let larger = preflight.clone().with_reference(&signature.parameters, results);
         larger.check(scratch).map_err(|error| error.to_string())?;
         Ok((larger, wide))
@@ -42,18 +42,6 @@ pub(super) fn planned(
         Ok((larger, wide)) => (larger, Ok(wide)),
         Err(why) => (preflight, Err(why)),
     }
-}
-
-fn check_size(mut outputs: impl Iterator<Item = Option<u64>>) -> Result<(), String> {
-    let bytes = outputs.try_fold(0_u64, |sum, bytes| sum.checked_add(bytes?));
-    match bytes.is_some_and(|bytes| bytes <= LARGEST_OUTPUTS) {
-        true => Ok(()),
-        false => Err(too_large()),
-    }
-}
-
-fn too_large() -> String {
-    format!("in f64 its outputs take more than {} MiB", LARGEST_OUTPUTS >> 20)
 }
 
 /// Compares sets with the module in `f64`: finalists whose outputs differ from the base's, sets that change arithmetic,
@@ -161,36 +149,10 @@ fn reference(
     wide: &MeasuredProgram,
     base: &OptionVariant,
 ) -> Result<Vec<OutputArray>, String> {
-    let message_of = |failure: Failure| failure.to_string();
-    let folder = tempfile::tempdir_in(races.scratch).map_err(|error| message_of(of_device("a folder", &error)))?;
+    let folder = tempfile::tempdir_in(races.scratch).map_err(|error| of_device("a folder", &error).to_string())?;
     let program = wide.write(folder.path(), "program").map_err(|error| error.to_string())?;
-    let inputs = wider(&races.inputs, folder.path()).map_err(message_of)?;
-    let mut job = Job { inputs, ..races.job(std::slice::from_ref(base)) };
-    job.candidates.iter_mut().for_each(|candidate| candidate.program = Some(program.clone()));
-    // these inputs may be too large, but others are not: the next job starts the worker again
-    races.runner.timer.begin(&job).map_err(message_of)?;
-    let taken = races.runner.run_once(0, |timer| timer.outputs(0, OutputsAs::KeptAbove(LARGEST_OUTPUTS)));
-    let outputs = match taken {
-        Ok(TakenOutputs::Kept(_)) => return Err(too_large()),
-        outputs => outputs.and_then(TakenOutputs::into_files).map_err(message_of)?,
-    };
-    check_size(outputs.iter().map(|output| output.spec.host_bytes()))?;
-    Ok(outputs)
-}
-
-/// The same values in `f64`.
-fn wider(inputs: &[InputArray], folder: &Path) -> Result<Vec<InputArray>, Failure> {
-    let wide = |(index, input): (usize, &InputArray)| {
-        let spec = input.spec.in_f64();
-        if spec == input.spec {
-            return Ok(input.clone());
-        }
-        let path = folder.join(format!("{index}.bin"));
-        fs::write(&path, widened(input.spec.dtype, &fs::read(&input.path)?))?;
-        Ok(InputArray { spec, path, ..input.clone() })
-    };
-    let inputs: std::io::Result<Vec<InputArray>> = inputs.iter().enumerate().map(wide).collect();
-    inputs.map_err(|error| of_device("files", &error))
+    let job = races.job(std::slice::from_ref(base));
+    outputs_in_f64(races.runner.timer, job, &program, folder.path())
 }
 
 /// The error of each output; `None` for integers.
@@ -199,20 +161,11 @@ fn errors(
     outputs: &[OutputArray],
     reference: &[OutputArray],
 ) -> Result<Vec<Option<ArrayError>>, String> {
-    let specs = |outputs: &[OutputArray]| outputs.iter().map(|output| output.spec.in_f64()).collect::<Vec<ArraySpec>>();
-    if specs(outputs) != specs(reference) {
-        return Err("the outputs in `f64` are other arrays".to_owned());
-    }
-    let read = |output: &OutputArray| output.read().map_err(|error| of_device("outputs", &error).to_string());
+    check_same_shapes(outputs.iter().map(|output| &output.spec), reference)?;
     let error = |(index, (own, exact)): (usize, (&OutputArray, &OutputArray))| {
-        let dtype = own.spec.dtype;
-        if !dtype.has_fractions() {
-            return Ok(None);
-        }
-        let tolerance = Tolerance::for_dtype(dtype);
-        let tolerance = tolerance.absolute(tolerance.absolute + races.slack.get(index).copied().unwrap_or_default());
-        let found = error_of(dtype, &read(own)?, &read(exact)?, tolerance);
-        found.map(Some).ok_or_else(|| format!("output {index} is not finite throughout, here or in `f64`"))
+        let slack = races.slack.get(index).copied().unwrap_or_default();
+        let bytes = own.read().map_err(|error| of_device("outputs", &error).to_string())?;
+        error_from(index, (&own.spec, &bytes), exact, OutputBounds::of(own.spec.dtype).slack(slack).tolerance())
     };
     outputs.iter().zip(reference).enumerate().map(error).collect()
 }
@@ -248,6 +201,7 @@ pub(super) fn error_from_reference(errors: &[ReferenceError]) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::array::ArraySpec;
 
     /// Without enough room there is no reference, and the run goes on.
     #[test]

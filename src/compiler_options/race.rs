@@ -188,6 +188,7 @@ impl<'a> VariantRaces<'a> {
             joins_executables: rules.joins,
             is_exact: rules.exact.is_some(),
             slack: self.slack.clone(),
+            has_own_reference: true,
             ..ProgramRace::new(self.job(variants), self.inputs_digest, rules.stage)
         }
     }

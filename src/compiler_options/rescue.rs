@@ -80,6 +80,7 @@ fn failed_row(variant: &OptionVariant, failure: Failure) -> CandidateResult {
         differences: Vec::new(),
         special_values: Vec::new(),
         reference_errors: Vec::new(),
+        compared_by: None,
     }
 }
 

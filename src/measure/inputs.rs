@@ -27,6 +27,16 @@ pub enum InputSource {
     File(PathBuf),
 }
 
+impl InputSource {
+    /// The recipe, if it is one.
+    pub(crate) fn fill(&self) -> Option<&Fill> {
+        match self {
+            Self::Fill(fill) => Some(fill),
+            Self::File(_) => None,
+        }
+    }
+}
+
 /// A generated input.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MadeInput {

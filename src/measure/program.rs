@@ -8,7 +8,8 @@ use super::compiled_with::CompiledWith;
 use super::error::MeasureError;
 use crate::digest::{Digest, FieldHasher};
 use crate::hlo::{
-    ModuleForm, ProgramArgument, compiled_as, in_f64, read_plain, read_program, semantic_digest, side_file_of,
+    ModuleForm, ProgramArgument, bytecode_in_f64, compiled_as, in_f64, read_plain, read_program, semantic_digest,
+    side_file_of,
 };
 use crate::outside_file;
 use crate::registry::{Program, ProgramFormat};
@@ -174,14 +175,18 @@ impl MeasuredProgram {
     /// # Errors
     /// Why it cannot be converted, in a few words.
     pub fn in_f64(&self) -> Result<Self, String> {
-        if self.format != ProgramFormat::StablehloText {
-            return Err("the module is not StableHLO text".to_owned());
-        }
         if self.partitions > 1 {
             return Err("the module runs on several devices".to_owned());
         }
-        let text = std::str::from_utf8(&self.bytes).map_err(|_| "its text is not UTF-8".to_owned())?;
-        let bytes = in_f64(text).map_err(|error| error.to_string())?.into_bytes();
+        let bytes = match self.format {
+            ProgramFormat::StablehloText => {
+                let text = std::str::from_utf8(&self.bytes).map_err(|_| "its text is not UTF-8".to_owned())?;
+                in_f64(text).map(String::into_bytes)
+            }
+            ProgramFormat::StablehloPortable => bytecode_in_f64(&self.bytes),
+            _ => return Err("the module is not StableHLO".to_owned()),
+        };
+        let bytes = bytes.map_err(|error| error.to_string())?;
         Ok(Self { bytes, ..self.clone() })
     }
 

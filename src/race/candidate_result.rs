@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::array::{ArrayError, ArraySpec, SpecialKind};
+use crate::array::{ArrayError, ArraySpec, ComparedBy, SpecialKind};
 use crate::config::Config;
 use crate::decision::DropReason;
 use crate::failure::Failure;
@@ -205,6 +205,8 @@ pub struct CandidateResult {
     pub special_values: Vec<SpecialValues>,
     /// How far its outputs are from those of the program in `f64`, if that was run.
     pub reference_errors: Vec<ReferenceError>,
+    /// The rule by which its outputs were accepted, if they were compared in this run.
+    pub compared_by: Option<ComparedBy>,
 }
 
 impl CandidateResult {
@@ -274,6 +276,8 @@ struct CandidateJson {
     special_values: Vec<SpecialValues>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     reference_errors: Vec<ReferenceError>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compared_by: Option<ComparedBy>,
 }
 
 impl From<CandidateResult> for CandidateJson {
@@ -281,7 +285,7 @@ impl From<CandidateResult> for CandidateJson {
         let (status, times) = (candidate.status(), candidate.times().copied());
         let (failure, expected) = (candidate.failure().cloned(), candidate.expected());
         let CandidateResult { config, race, tied_with_best, dropped, differences, special_values, .. } = candidate;
-        let CandidateResult { reference_errors, temporary_bytes, .. } = candidate;
+        let CandidateResult { reference_errors, temporary_bytes, compared_by, .. } = candidate;
         Self {
             config,
             status,
@@ -298,6 +302,7 @@ impl From<CandidateResult> for CandidateJson {
             differences,
             special_values,
             reference_errors,
+            compared_by,
         }
     }
 }
@@ -309,7 +314,8 @@ impl TryFrom<CandidateJson> for CandidateResult {
         let CandidateJson {
             config, status, rounds, median_ns, ratio, interval, tied_with_best, dropped, failure, ..
         } = row;
-        let CandidateJson { race, expected, differences, special_values, reference_errors, temporary_bytes, .. } = row;
+        let CandidateJson { race, expected, differences, special_values, temporary_bytes, .. } = row;
+        let CandidateJson { reference_errors, compared_by, .. } = row;
         let times = median_ns.zip(ratio).zip(interval);
         let times = times.map(|((median_ns, ratio), interval)| CandidateTimes { rounds, median_ns, ratio, interval });
         let outcome = match (status, times, failure) {
@@ -341,6 +347,7 @@ impl TryFrom<CandidateJson> for CandidateResult {
             differences,
             special_values,
             reference_errors,
+            compared_by,
         })
     }
 }

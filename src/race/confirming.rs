@@ -4,11 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::contention::ContentionWatch;
 use super::evidence::JobEvidence;
-use super::measuring::{Measuring, TimeSpent};
+use super::measuring::Measuring;
 use super::options::Deadline;
-use super::process::Process;
 use super::sampling::WarmUp;
 use super::{Compiling, RaceError, Referee, Runner};
 use crate::decision::{ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread, ProcessVerdict};
@@ -47,12 +45,8 @@ pub(crate) fn confirm_once<'a>(
     evidence: &'a mut JobEvidence,
 ) -> Result<(), RaceError> {
     let before = evidence.admit_alone(referee.identity, candidates);
-    let (ledger, process) = (runner.ledger, Process::new(runner, job));
-    let (forgiven, spent) = (Default::default(), TimeSpent::default());
-    let (compiling, watch) = (Compiling::new(None, None), ContentionWatch::default());
-    let measuring =
-        Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, watch, is_confirming: true };
-    let (evidence, measured) = measuring.confirm(candidates);
+    let measuring = Measuring::of((runner, job), referee, Compiling::new(None, None), evidence);
+    let (evidence, measured) = Measuring { is_confirming: true, ..measuring }.confirm(candidates);
     evidence.admit_as(before);
     measured
 }

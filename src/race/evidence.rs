@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::array::ComparedBy;
 use crate::counted::counted;
 use crate::decision::Round;
 use crate::digest::Digest;
@@ -11,7 +12,7 @@ use crate::samples::{CandidateSamples, JobHistory, JobRecord, LogRecord, Program
 use crate::stats::median;
 
 use super::contention::CONTENDED;
-use super::{JobIdentity, OutputDifference};
+use super::{JobIdentity, OutputDifference, ReferenceError};
 
 /// Minimum number of samples for a statement about first runs.
 const MIN_TO_SHORTEN: usize = 8;
@@ -42,6 +43,10 @@ pub(crate) struct JobEvidence {
     pub(crate) executables: BTreeMap<usize, Digest>,
     /// How the outputs of each candidate that was compared differ from the baseline's.
     pub(crate) differences: BTreeMap<usize, Vec<OutputDifference>>,
+    /// How far the outputs of a candidate are from those of the program in `f64`, if that decided.
+    pub(crate) reference_errors: BTreeMap<usize, Vec<ReferenceError>>,
+    /// By which rule the outputs of each candidate that is right were accepted.
+    pub(crate) compared_by: BTreeMap<usize, ComparedBy>,
     /// Candidates whose executable is another one's.
     pub(crate) same: BTreeMap<usize, usize>,
     /// What is known about each candidate's program besides its times.

@@ -35,4 +35,26 @@ impl ExpectedOutputs {
             Self::Kept(kept) => kept.get(index).map(|output| (&output.spec, output.finiteness)),
         }
     }
+
+    /// The specs of all outputs.
+    pub(super) fn specs(&self) -> impl Iterator<Item = &ArraySpec> {
+        (0..self.len()).filter_map(|index| self.spec(index))
+    }
+
+    pub(super) fn spec(&self, index: usize) -> Option<&ArraySpec> {
+        self.get(index).map(|(spec, _)| spec)
+    }
+
+    /// Root mean square of an output's finite elements; zero for integers.
+    pub(super) fn rms(&self, index: usize) -> f64 {
+        self.get(index).and_then(|(_, finiteness)| finiteness).map_or(0.0, |found| found.rms)
+    }
+
+    /// An output's bytes with their spec, if this process holds them.
+    pub(super) fn bytes(&self, index: usize) -> Option<(&ArraySpec, &[u8])> {
+        match self {
+            Self::Here(reference) => reference.get(index).map(|output| (output.spec(), output.bytes())),
+            Self::Kept(_) => None,
+        }
+    }
 }

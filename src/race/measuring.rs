@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use super::contention::{ContentionWatch, LoadPolicy};
 use super::evidence::JobEvidence;
-use super::expected::ExpectedOutputs;
+use super::expected::{ExpectedOutputs, LARGE_OUTPUTS};
+use super::in_f64::WideOutputs;
 use super::process::Process;
 use super::sampling::WarmUp;
 use super::{DeviceSlot, JobIdentity, RaceError, Referee, Runner};
 use crate::ledger::Ledger;
 use crate::measured_by::Source;
-use crate::timer::Job;
 use crate::timer::events::{Phase, Slice};
+use crate::timer::{Job, OutputsAs};
 
 /// Measures a job until the race is decided or the budget spent, and adds the rounds to the evidence. Returns how many
 /// were measured.
@@ -23,10 +24,7 @@ pub(crate) fn measure<'a>(
     compiling: Compiling<'a>,
     evidence: &'a mut JobEvidence,
 ) -> Result<u32, RaceError> {
-    let (ledger, process) = (runner.ledger, Process::new(runner, job));
-    let (forgiven, spent) = (Forgiven::default(), TimeSpent::default());
-    let watch = ContentionWatch::default();
-    Measuring { process, evidence, referee, compiling, ledger, forgiven, spent, watch, is_confirming: false }.run()
+    Measuring::of((runner, job), referee, compiling, evidence).run()
 }
 
 /// Who says which candidates are compiled next.
@@ -70,6 +68,37 @@ pub(super) struct Measuring<'a> {
     pub(super) watch: ContentionWatch,
     /// Whether its rounds confirm what others chose.
     pub(super) is_confirming: bool,
+    /// Whether the timer keeps the baseline's outputs, to compare others with them.
+    pub(super) keeps_outputs: bool,
+    /// Most terms that the baseline's program sums in a narrow type.
+    pub(super) narrow_sum: u64,
+    /// The baseline's outputs in `f64` or why there are none, once a candidate needed them.
+    pub(super) in_f64: Option<Result<WideOutputs, String>>,
+}
+
+impl<'a> Measuring<'a> {
+    /// A job that nothing was done for yet.
+    pub(super) fn of(
+        (runner, job): (Runner<'a>, &'a Job),
+        referee: Referee<'a>,
+        compiling: Compiling<'a>,
+        evidence: &'a mut JobEvidence,
+    ) -> Self {
+        Self {
+            ledger: runner.ledger,
+            process: Process::new(runner, job),
+            evidence,
+            referee,
+            compiling,
+            forgiven: Forgiven::default(),
+            spent: TimeSpent::default(),
+            watch: ContentionWatch::default(),
+            is_confirming: false,
+            keeps_outputs: false,
+            narrow_sum: 0,
+            in_f64: None,
+        }
+    }
 }
 
 /// Who had a second chance.
@@ -101,6 +130,22 @@ impl Measuring<'_> {
         let _ending = self.process.events.open(Slice::Step("end"));
         self.process.timer.end();
         measured
+    }
+
+    /// Begins the job again, after the timer did something else, with the candidates that compete.
+    pub(super) fn begin_again(&mut self) -> Result<(), RaceError> {
+        let epoch = self.process.epoch().saturating_add(1).max(self.evidence.next_epoch());
+        self.process.begin(epoch).map_err(RaceError::Failed)?;
+        for candidate in self.active() {
+            if let Err(failure) = self.process.timer.prepare(candidate) {
+                self.blamed(candidate, failure)?;
+            }
+        }
+        if self.keeps_outputs {
+            let baseline = self.referee.identity.baseline;
+            self.try_twice(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
+        }
+        Ok(())
     }
 
     fn run_begun(&mut self) -> Result<u32, RaceError> {

@@ -8,6 +8,8 @@ use crate::measured_by::CacheState;
 use crate::setters;
 use crate::stats::median;
 
+use super::OutputTolerances;
+
 /// How much a race measures, and what a winner must show. `rules` and `resolution` affect only what is decided; the
 /// rest affects only how much is measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +39,8 @@ pub struct RaceOptions {
     pub seed: u64,
     /// What every timed run finds in the caches.
     pub cache_state: CacheState,
+    /// Tolerances of outputs that replace those of their types.
+    pub tolerances: OutputTolerances,
 }
 
 setters!(RaceOptions {
@@ -51,6 +55,7 @@ setters!(RaceOptions {
     force: bool,
     seed: u64,
     cache_state: CacheState,
+    tolerances: OutputTolerances,
 });
 
 impl Default for RaceOptions {
@@ -67,6 +72,7 @@ impl Default for RaceOptions {
             force: false,
             seed: 0,
             cache_state: CacheState::Warm,
+            tolerances: OutputTolerances::default(),
         }
     }
 }

@@ -1,25 +1,26 @@
 //! Rejects candidates whose outputs differ from the baseline's.
 
-use crate::array::{ArraySpec, Finiteness, Reference, Tolerance};
+use crate::array::{ArraySpec, Finiteness, Reference};
 use crate::counted::counted;
 use crate::failure::{Failure, FailureKind};
-use crate::hlo::read_program;
+use crate::hlo::{Program, read_program};
 use crate::io_hint::io_hint;
+use crate::measure::MAX_PROGRAM_BYTES;
 use crate::outside_file;
 use crate::timer::events::EventKind;
-use crate::timer::protocol::{ComparedOutput, one_line};
+use crate::timer::protocol::ComparedOutput;
 use crate::timer::replay::RecordedMethod;
 use crate::timer::{OutputArray, OutputsAs, TakenOutputs, Timer, TimerExt};
 
+use super::RaceError;
 use super::expected::{ExpectedOutputs, LARGE_OUTPUTS};
 use super::measuring::Measuring;
-use super::{OutputDifference, RaceError};
 
 /// Outputs of this size mostly come from arguments that the operation is not made for.
 const HUGE_RMS: f64 = 1e8;
 
-/// Largest program that is read for the number of its results.
-const MAX_PROGRAM_BYTES: u64 = 1 << 30;
+/// The comparison of each output of a candidate, or why it cannot be read, and the outputs that are files.
+type TakenComparison = (Vec<Result<ComparedOutput, String>>, Vec<OutputArray>);
 
 impl Measuring<'_> {
     /// The baseline's outputs. All others are compared with them.
@@ -29,19 +30,22 @@ impl Measuring<'_> {
         let taken = self.on_outputs(baseline, |timer| timer.outputs(baseline, OutputsAs::KeptAbove(LARGE_OUTPUTS)))?;
         let outputs = match taken.ok_or_else(|| self.baseline_failed())? {
             TakenOutputs::Kept(kept) => {
+                self.read_sums(kept.iter().map(|output| &output.spec));
                 let seen = kept.iter().enumerate();
                 let seen = seen.filter_map(|(index, output)| Some((index, &output.spec, output.finiteness?))).collect();
                 self.look_at(seen)?;
+                self.keeps_outputs = true;
                 return Ok(ExpectedOutputs::Kept(kept));
             }
             files => files.into_files().map_err(RaceError::Failed)?,
         };
+        self.read_sums(outputs.iter().map(|output| &output.spec));
         // the baseline's files fitted, so a candidate's fit too: none is blamed for a full disk
         let reference: Vec<Reference> = outputs
             .into_iter()
             .enumerate()
             .map(|(index, output)| {
-                let tolerance = self.tolerance(index, &output.spec);
+                let tolerance = self.bounds(index, &output.spec).tolerance();
                 output.read().map(|bytes| Reference::new(output.spec, bytes, tolerance))
             })
             .collect::<Result<_, _>>()
@@ -52,6 +56,13 @@ impl Measuring<'_> {
         let seen = reference.iter().enumerate();
         self.look_at(seen.filter_map(|(index, output)| Some((index, output.spec(), output.finiteness()?))).collect())?;
         Ok(ExpectedOutputs::Here(reference))
+    }
+
+    /// Reads how long the baseline's sums in a narrow type are, if an output can show that.
+    fn read_sums<'s>(&mut self, mut outputs: impl Iterator<Item = &'s ArraySpec>) {
+        if outputs.any(|spec| spec.dtype.is_narrow_float()) && !self.referee.terms.by_tolerance_alone {
+            self.narrow_sum = self.read_baseline(|program| program.longest_narrow_sum()).unwrap_or_default();
+        }
     }
 
     /// Drops candidates of a wave whose outputs are not the baseline's.
@@ -67,34 +78,38 @@ impl Measuring<'_> {
             }
             self.process.check_cancelled()?;
             let _slice = self.process.slice_of(candidate);
-            let found = match expected {
-                ExpectedOutputs::Here(reference) => {
-                    let outputs = self.on_outputs(candidate, |timer| timer.output_files(candidate))?;
-                    outputs.map(|outputs| compared_here(&outputs, reference))
-                }
-                ExpectedOutputs::Kept(kept) => {
-                    let kept = kept.iter().enumerate();
-                    let tolerances: Vec<_> = kept.map(|(index, kept)| self.tolerance(index, &kept.spec)).collect();
-                    let compare = OutputsAs::Compared(&tolerances);
-                    let found =
-                        self.on_outputs(candidate, |timer| timer.outputs(candidate, compare)?.into_compared())?;
-                    found.map(|found| found.into_iter().map(Ok).collect())
-                }
-            };
-            let Some(found) = found else { continue };
-            let (found, wrong) = differences(&found, expected, &self.process.job.results);
-            self.evidence.differences.insert(candidate, found);
-            if let Some(wrong) = wrong {
+            let Some((found, files)) = self.take_compared(candidate, expected)? else { continue };
+            let judged = self.judge(candidate, &found, &files, expected)?;
+            self.evidence.differences.insert(candidate, judged.differences);
+            self.evidence.reference_errors.insert(candidate, judged.errors);
+            self.evidence.compared_by.extend(judged.by.map(|by| (candidate, by)));
+            if let Some(wrong) = judged.wrong {
                 self.fail(candidate, Failure::new(FailureKind::WrongOutput, wrong))?;
             }
         }
         Ok(())
     }
 
-    /// The tolerance for the elements of an output.
-    fn tolerance(&self, index: usize, spec: &ArraySpec) -> Tolerance {
-        let tolerance = Tolerance::for_dtype(spec.dtype);
-        tolerance.absolute(tolerance.absolute + self.referee.terms.slack.get(index).copied().unwrap_or_default())
+    /// A candidate's outputs compared with the baseline's, here or by the timer, and the files if they are here; `None`
+    /// if the candidate is dropped.
+    fn take_compared(
+        &mut self,
+        candidate: usize,
+        expected: &ExpectedOutputs,
+    ) -> Result<Option<TakenComparison>, RaceError> {
+        match expected {
+            ExpectedOutputs::Here(reference) => {
+                let outputs = self.on_outputs(candidate, |timer| timer.output_files(candidate))?;
+                Ok(outputs.map(|outputs| (compared_here(&outputs, reference), outputs)))
+            }
+            ExpectedOutputs::Kept(_) => {
+                let bounds = expected.specs().enumerate().map(|(index, spec)| self.bounds(index, spec));
+                let tolerances: Vec<_> = bounds.map(|bounds| bounds.tolerance()).collect();
+                let compare = OutputsAs::Compared(&tolerances);
+                let found = self.on_outputs(candidate, |timer| timer.outputs(candidate, compare)?.into_compared())?;
+                Ok(found.map(|found| (found.into_iter().map(Ok).collect(), Vec::new())))
+            }
+        }
     }
 
     /// A candidate's outputs, or their comparison; `None` if it is dropped.
@@ -161,17 +176,7 @@ impl Measuring<'_> {
         if expected.elements() > 0 || self.process.timer.info().can.skip_outputs {
             return None;
         }
-        let recorded = self
-            .process
-            .job
-            .candidates
-            .get(self.referee.identity.baseline)
-            .and_then(|baseline| baseline.program.as_ref());
-        // bytes that cannot be read say nothing
-        let results = recorded.and_then(|recorded| {
-            let bytes = outside_file::bytes(&recorded.path, MAX_PROGRAM_BYTES).ok()?;
-            read_program(&bytes, "the baseline's program").ok()?.has_results()
-        });
+        let results = self.read_baseline(|program| program.has_results()).flatten();
         let why = match results {
             Some(false) if expected.len() == 0 => return None,
             Some(false) => "its recorded program has no results",
@@ -186,6 +191,15 @@ impl Measuring<'_> {
             "{found}, and {why}: there is nothing to compare, so nothing is decided; a worker answers `outputs` with \
              every result of the program (docs/worker-protocol.md)"
         ))
+    }
+
+    /// What the baseline's recorded program says, if there is one that can be read.
+    fn read_baseline<T>(&self, read: impl FnOnce(&Program<'_>) -> T) -> Option<T> {
+        let baseline = self.process.job.candidates.get(self.referee.identity.baseline);
+        let recorded = baseline.and_then(|baseline| baseline.program.as_ref())?;
+        // bytes that cannot be read say nothing
+        let bytes = outside_file::bytes(&recorded.path, MAX_PROGRAM_BYTES).ok()?;
+        read_program(&bytes, "the baseline's program").ok().as_ref().map(read)
     }
 
     /// Whether any candidate runs another program than the baseline. Copies of one program need no comparison.
@@ -249,13 +263,8 @@ fn weaknesses(found: &[(usize, Finiteness)], better: &str) -> Vec<String> {
     broken_line.into_iter().chain(huge_line).collect()
 }
 
-/// Maximum number of outputs in a message.
-const OUTPUTS_SHOWN: usize = 6;
-/// Maximum number of characters of an element in a message: an `f64` may have more than three hundred.
-const ELEMENT_SHOWN: usize = 400;
-
 /// Compares outputs with those that this process holds, one at a time; an error for each that cannot be read.
-fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result<ComparedOutput, String>> {
+pub(super) fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result<ComparedOutput, String>> {
     let compared = |(index, output): (usize, &OutputArray)| {
         let reference = reference.get(index).filter(|reference| *reference.spec() == output.spec);
         // an array of another spec is not read
@@ -266,140 +275,10 @@ fn compared_here(outputs: &[OutputArray], reference: &[Reference]) -> Vec<Result
     outputs.iter().enumerate().map(compared).collect()
 }
 
-/// The differences of outputs from the baseline's, and one phrase on what is wrong if one is beyond the tolerance.
-fn differences(
-    outputs: &[Result<ComparedOutput, String>],
-    expected: &ExpectedOutputs,
-    names: &[String],
-) -> (Vec<OutputDifference>, Option<String>) {
-    if outputs.len() != expected.len() {
-        return (Vec::new(), Some(format!("{} outputs, the baseline has {}", outputs.len(), expected.len())));
-    }
-    let (mut found, mut wrong) = (Vec::new(), Vec::new());
-    for (index, output) in outputs.iter().enumerate() {
-        // another number of names belongs to another form of the outputs
-        let name = names.get(index).filter(|_| names.len() == outputs.len()).cloned();
-        let Some((spec, finiteness)) = expected.get(index) else { continue };
-        match output.as_ref().map_err(Clone::clone).and_then(|output| {
-            let rms = finiteness.map(|of| of.rms).filter(|rms| *rms > 0.0);
-            difference(index, name.unwrap_or_default(), output, (spec, rms))
-        }) {
-            Ok((difference, text)) => {
-                wrong.extend(text);
-                found.extend(Some(difference).filter(|one| one.differing > 0 || one.max_absolute > 0.0));
-            }
-            Err(text) => wrong.push(text),
-        }
-    }
-    let more = wrong.len().saturating_sub(OUTPUTS_SHOWN);
-    wrong.truncate(OUTPUTS_SHOWN);
-    if more > 0 {
-        wrong.push(format!("and {more} more"));
-    }
-    (found, (!wrong.is_empty()).then(|| wrong.join("; ")))
-}
-
-/// The difference of one output, with a phrase if it is beyond the tolerance; an error if it cannot be compared.
-fn difference(
-    index: usize,
-    name: String,
-    output: &ComparedOutput,
-    (expected, rms): (&ArraySpec, Option<f64>),
-) -> Result<(OutputDifference, Option<String>), String> {
-    if output.spec != *expected {
-        return Err(format!("output {index} is `{}`, the baseline's is `{expected}`", output.spec));
-    }
-    let difference = OutputDifference {
-        output: index,
-        name,
-        elements: expected.elements().unwrap_or_default(),
-        differing: output.mismatches,
-        max_absolute: output.max_absolute,
-        of_rms: rms.map(|rms| output.max_absolute / rms),
-    };
-    if output.mismatches == 0 {
-        return Ok((difference, None));
-    }
-    let first = output.first.as_ref().map_or_else(String::new, |first| {
-        let (own, kept) = (one_line(&first.own, ELEMENT_SHOWN), one_line(&first.kept, ELEMENT_SHOWN));
-        format!(", first at element {}: {own}, the baseline's is {kept}", first.element)
-    });
-    // no finite difference exists if one of the two is not a number
-    let most = match output.max_absolute {
-        0.0 => String::new(),
-        most => format!(" by up to {most:.3e}"),
-    };
-    let message = format!("{difference} differs from the baseline's in {} elements{most}{first}", output.mismatches);
-    Ok((difference, Some(message)))
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::array::DType;
-    use crate::timer::protocol::{ComparedOutputs, KeptOutput};
-
-    /// The comparison of files, and that of a worker's answers over the wire.
-    fn both_ways(
-        spec: &ArraySpec,
-        baseline: &[u8],
-        own: &[u8],
-    ) -> [(Vec<OutputDifference>, Option<String>, Option<Finiteness>); 2] {
-        let folder = tempfile::tempdir().unwrap();
-        let reference = || {
-            let tolerance = Tolerance::for_dtype(spec.dtype);
-            Reference::new(spec.clone(), baseline.to_vec(), tolerance)
-        };
-        let file = OutputArray::write(spec.clone(), own, folder.path()).unwrap();
-        let here = ExpectedOutputs::Here(vec![reference()]);
-        let ExpectedOutputs::Here(references) = &here else { unreachable!() };
-        let by_files = differences(&compared_here(&[file], references), &here, &["loss".to_owned()]);
-        // the worker gets the tolerance later
-        let kept = Reference::new(spec.clone(), baseline.to_vec(), Tolerance::EXACT);
-        let reported = serde_json::to_string(&KeptOutput::of(&kept)).unwrap();
-        let reported: Vec<KeptOutput> = vec![serde_json::from_str(&reported).unwrap()];
-        let tolerance = serde_json::to_string(&Tolerance::for_dtype(reported[0].spec.dtype)).unwrap();
-        let kept = kept.within(serde_json::from_str(&tolerance).unwrap());
-        let answer = ComparedOutputs::new(vec![ComparedOutput::of(spec.clone(), own, Some(&kept))]);
-        let answer: ComparedOutputs = serde_json::from_str(&serde_json::to_string(&answer).unwrap()).unwrap();
-        let found: Vec<_> = answer.outputs.into_iter().map(Ok).collect();
-        let expected = ExpectedOutputs::Kept(reported);
-        let by_worker = differences(&found, &expected, &["loss".to_owned()]);
-        let finiteness = |expected: &ExpectedOutputs| expected.get(0).unwrap().1;
-        let (of_files, of_worker) = (finiteness(&here), finiteness(&expected));
-        [(by_files.0, by_files.1, of_files), (by_worker.0, by_worker.1, of_worker)]
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(300))]
-
-        /// Random bits contain NaN, infinities and denormals. A changed byte is a small error or a large one.
-        #[test]
-        fn a_worker_finds_what_files_show(
-            dtype in proptest::sample::select(DType::ALL),
-            words in proptest::collection::vec(any::<u64>(), 1..200),
-            changes in proptest::collection::vec(any::<(usize, u8)>(), 0..4),
-            special in any::<bool>(),
-        ) {
-            let mut baseline: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-            let width = dtype.host_bytes();
-            baseline.truncate(baseline.len() / width * width);
-            let spec = ArraySpec::new(dtype, [(baseline.len() / width) as u64]);
-            let mut own = baseline.clone();
-            for (place, byte) in changes {
-                let place = place % own.len().max(1);
-                own.iter_mut().skip(place).take(1).for_each(|old| *old = byte);
-            }
-            if special {
-                crate::array::plant(&spec, &mut own, crate::array::SpecialKind::Nan, 7);
-                crate::array::plant(&spec, &mut baseline, crate::array::SpecialKind::Infinities, 9);
-            }
-            let [by_files, by_worker] = both_ways(&spec, &baseline, &own);
-            prop_assert_eq!(by_files, by_worker);
-        }
-    }
+    use crate::array::{DType, Tolerance};
 
     #[test]
     fn many_outputs_that_prove_little_are_one_line_that_says_what_to_do() {
@@ -415,19 +294,6 @@ mod tests {
         assert!(broken.contains("23 other outputs") && broken.ends_with(": give real values"), "{broken}");
         assert!(huge.contains("output 2 is huge, 1.0e9") && !huge.contains("other output"), "{huge}");
         assert!(weaknesses(&outputs[..1], "give real values").is_empty());
-    }
-
-    #[test]
-    fn an_error_is_the_same_by_files_and_by_a_worker() {
-        let f32s = |values: [f32; 3]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
-        let spec = ArraySpec::new(DType::F32, [3]);
-        let [by_files, by_worker] = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.5, f32::NAN]));
-        assert_eq!(by_files, by_worker);
-        let message = "output 0 `loss` differs from the baseline's in 2 elements by up to 5.000e-1, first at element \
-                       1: 2.5, the baseline's is 2";
-        assert_eq!((by_worker.1.as_deref(), by_worker.0[0].differing), (Some(message), 2));
-        let within = both_ways(&spec, &f32s([1.0, 2.0, 4.0]), &f32s([1.0, 2.001, 4.0]));
-        assert!(within.iter().all(|(found, wrong, _)| wrong.is_none() && found[0].differing == 0));
     }
 
     #[test]

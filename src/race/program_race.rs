@@ -9,6 +9,7 @@ use super::{
     CandidateResult, Compiling, Confirmation, JobIdentity, OutputDifference, RaceError, RaceGoal, RaceOptions, Referee,
     Runner, Terms, candidate_results,
 };
+use crate::array::{ComparedBy, Fill};
 use crate::config::Config;
 use crate::decision::{Judgement, ProcessQuestion, Round};
 use crate::digest::{Digest, FieldHasher};
@@ -38,13 +39,20 @@ pub struct ProgramRace {
     /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline
     /// from itself.
     pub slack: Vec<f64>,
+    /// Whether outputs within the tolerance are right without further questions, because the caller has a reference of
+    /// its own.
+    pub has_own_reference: bool,
+    /// By input, how its values were drawn, if they were: for others.
+    pub fills: Vec<Option<Fill>>,
 }
 
 impl ProgramRace {
     /// A race that ends when it is decided and measures every candidate.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
-        let (joins_executables, is_exact, slack) = (false, false, Vec::new());
-        Self { job, inputs, stage: stage.into(), joins_executables, is_exact, goal: RaceGoal::Best, slack }
+        let (joins_executables, is_exact, slack, has_own_reference) = (false, false, Vec::new(), false);
+        let (stage, goal) = (stage.into(), RaceGoal::Best);
+        let fills = Vec::new();
+        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, has_own_reference, fills }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -106,6 +114,8 @@ pub struct Raced {
     pub executables: BTreeMap<usize, Digest>,
     /// For each candidate the largest absolute difference from the baseline's outputs that is within the tolerance.
     pub errors: BTreeMap<usize, f64>,
+    /// By candidate, the rule by which its outputs were accepted, if they were compared in this run.
+    pub compared_by: BTreeMap<usize, ComparedBy>,
     /// The outputs that are not bitwise equal to the baseline's, for each candidate compared in this run.
     pub differences: BTreeMap<usize, Vec<OutputDifference>>,
     /// Rounds measured in this run.
@@ -122,7 +132,8 @@ pub struct Raced {
 /// If the baseline or the worker fails, the user ends it, or the log cannot be written.
 pub fn race_programs(runner: &mut Runner<'_>, race: &ProgramRace, options: &RaceOptions) -> Result<Raced, RaceError> {
     let by = runner.timer.info().measured_by(&options.cache_state);
-    let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);
+    let digest = options.tolerances.in_digest(race.digest(&*runner.timer, &by));
+    let identity = JobIdentity::of_programs(&race.job, digest, &*runner.timer);
     let mut evidence = JobEvidence::stored(runner.ledger, identity.digest, options.force)?;
     let candidates = race.job.candidates.iter().map(candidate_record);
     evidence.log_job(runner.ledger, || identity.record(&*runner.timer, by, candidates, options.force))?;
@@ -177,6 +188,9 @@ impl ProgramRace {
             // non-finite values take the same time as others; only the question for the best requires finite ones
             needs_finite: self.goal == RaceGoal::Best,
             slack: &self.slack,
+            fills: &self.fills,
+            tolerance: None,
+            by_tolerance_alone: self.has_own_reference,
             joins_executables: self.joins_executables,
         }
     }
@@ -203,6 +217,7 @@ impl Raced {
             same_executable: evidence.same,
             executables: evidence.executables,
             errors,
+            compared_by: evidence.compared_by,
             differences: evidence.differences,
             rounds_measured: 0,
             rounds_kept: 0,

@@ -2,6 +2,7 @@
 
 use super::evidence::JobEvidence;
 use super::{JobIdentity, RaceOptions};
+use crate::array::Fill;
 use crate::decision::{
     ComparisonRules, Judgement, ProcessRatio, RaceState, Settled, compare, judge, process_ratios, race,
 };
@@ -36,6 +37,12 @@ pub(crate) struct Terms<'a> {
     pub(crate) needs_finite: bool,
     /// By output, how far elements may be off beyond their type's tolerance.
     pub(crate) slack: &'a [f64],
+    /// By input, how its values are drawn, if they are.
+    pub(crate) fills: &'a [Option<Fill>],
+    /// The relative tolerance that is recorded with the call, if one is.
+    pub(crate) tolerance: Option<f64>,
+    /// Whether elements within the tolerance are right, because the caller has a reference of its own.
+    pub(crate) by_tolerance_alone: bool,
     /// Whether candidates that compile to one executable are one candidate.
     pub(crate) joins_executables: bool,
 }

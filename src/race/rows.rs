@@ -2,6 +2,7 @@
 
 use super::evidence::JobEvidence;
 use super::{CandidateOutcome, CandidateResult, CandidateTimes, PairedSample};
+use crate::array::ComparedBy;
 use crate::config::Config;
 use crate::decision::{Judgement, Round};
 use crate::search::ExpectedRatio;
@@ -21,6 +22,12 @@ pub(crate) fn candidate_results(
     let expected = |candidate: usize| {
         let (_, expected) = left.iter().find(|(other, _)| *other == candidate)?;
         Some(expected.scaled(best))
+    };
+    // of a candidate within the tolerance they are of no interest
+    let needs_reason = |by: &ComparedBy| *by > ComparedBy::Tolerance;
+    let differences_of = |own: usize| {
+        let found = evidence.differences.get(&own).filter(|_| evidence.compared_by.get(&own).is_some_and(needs_reason));
+        found.cloned().unwrap_or_default()
     };
     let decided = evidence.to_decision(configs.len(), baseline);
     let set_aside = &judgement.race_state.disturbance.set_aside;
@@ -56,9 +63,10 @@ pub(crate) fn candidate_results(
             samples,
             temporary_bytes: figures.and_then(|figures| figures.temporary_bytes),
             work: figures.and_then(|figures| figures.work.clone()),
-            differences: Vec::new(),
+            differences: differences_of(own),
             special_values: Vec::new(),
-            reference_errors: Vec::new(),
+            reference_errors: evidence.reference_errors.get(&own).cloned().unwrap_or_default(),
+            compared_by: evidence.compared_by.get(&own).copied(),
         }
     });
     rows.collect()

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::array::ComparedBy;
 use crate::compare::{CompareResult, ContestantResult, Outputs, SelfNoise};
 use crate::counted::counted;
 use crate::measured_by::TOOL;
@@ -38,8 +39,8 @@ impl<'a> ComparedPrograms<'a> {
         };
         let outputs = match contestant.outputs {
             Outputs::Reference => "reference".to_owned(),
-            Outputs::Equal { max_error: 0.0 } => "equal".to_owned(),
-            Outputs::Equal { max_error } => format!("equal within {max_error:.2e}"),
+            Outputs::Equal { max_error: 0.0, .. } => "equal".to_owned(),
+            Outputs::Equal { max_error, compared_by } => format!("{} {max_error:.2e}", agreement(compared_by)),
             Outputs::Different => "different".to_owned(),
             Outputs::NotCompared => "—".to_owned(),
         };
@@ -119,5 +120,14 @@ impl Document for ComparedPrograms<'_> {
             line!(out, "{more}")?;
         }
         write_notes(out, notes)
+    }
+}
+
+/// How outputs agree that are not equal in every bit.
+fn agreement(by: ComparedBy) -> &'static str {
+    match by {
+        ComparedBy::F64 => "as good in f64, within",
+        ComparedBy::Outliers => "equal but for outliers, within",
+        _ => "equal within",
     }
 }

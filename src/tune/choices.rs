@@ -99,6 +99,7 @@ fn without_candidates(invocation: &Invocation) -> Invocation {
         direction: invocation.direction,
         arguments: invocation.arguments.clone(),
         static_arguments: invocation.static_arguments.clone(),
+        tolerance: invocation.tolerance,
         baseline: invocation.baseline.clone(),
         candidates: Vec::new(),
         recorded_on: invocation.recorded_on.clone(),

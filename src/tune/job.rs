@@ -12,7 +12,7 @@ use crate::scratch::Scratch;
 use crate::timer::{InputArray, Job, JobCandidate, ProgramFile};
 
 use super::TuneError;
-use crate::race::{JobIdentity, NotLowered};
+use crate::race::{JobIdentity, NotLowered, OutputTolerances};
 
 /// Part of a job's digest: samples that were taken in another way are another job's.
 const MEASURING_VERSION: &str = "job-v1";
@@ -23,6 +23,7 @@ pub(super) fn identity_of(
     invocation: &Invocation,
     device: &DeviceFingerprint,
     by: &MeasuredBy,
+    tolerances: &OutputTolerances,
 ) -> Result<JobIdentity, String> {
     let baseline = invocation.candidates.iter().position(|candidate| candidate.config == invocation.baseline);
     let baseline = baseline.ok_or("the recorded baseline is not among the candidates; record it again")?;
@@ -49,8 +50,12 @@ pub(super) fn identity_of(
     if let Some(clocks) = by.set_clocks() {
         hasher.field(b"clocks").field(&clocks.sm_mhz.to_le_bytes()).field(&clocks.memory_mhz.to_le_bytes());
     }
+    // nor for the tolerances of the types
+    if let Some(tolerance) = invocation.tolerance {
+        hasher.field(b"tolerance").field(&tolerance.to_le_bytes());
+    }
     Ok(JobIdentity {
-        digest: hasher.finish(),
+        digest: tolerances.in_digest(hasher.finish()),
         key: CacheKey {
             call: invocation.call.clone(),
             direction: invocation.direction,

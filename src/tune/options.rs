@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::decision::{DecisionRules, ProcessSpread, Resolution};
 use crate::measured_by::CacheState;
 use crate::peaks::Peaks;
-use crate::race::{LoadPolicy, QuietWait, RaceOptions};
+use crate::race::{LoadPolicy, OutputTolerances, QuietWait, RaceOptions};
 use crate::search::{Budget, StrategyKind};
 use crate::setters;
 
@@ -42,6 +42,7 @@ setters!(TuneOptions.race {
     force: bool,
     seed: u64,
     cache_state: CacheState,
+    tolerances: OutputTolerances,
 });
 
 setters!(TuneOptions {

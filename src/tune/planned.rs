@@ -107,6 +107,7 @@ mod tests {
             direction: Direction::Forward,
             arguments: vec![],
             static_arguments: Default::default(),
+            tolerance: None,
             baseline: config(2),
             candidates: vec![recorded],
             recorded_on: None,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::array::Fill;
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::call::Direction;
 use crate::config::Config;
@@ -92,7 +93,9 @@ impl Autotuner<'_> {
             Extent::Race(waves) => (false, waves.map(|waves| waves as &mut dyn NextWave)),
             Extent::Exact => (true, None),
         };
-        let referee = Referee { options, identity, terms: Terms { is_exact, ..Terms::default() } };
+        let fills: Vec<Option<Fill>> = invocation.arguments.iter().map(|one| Some(one.fill.clone())).collect();
+        let terms = Terms { is_exact, fills: &fills, tolerance: invocation.tolerance, ..Terms::default() };
+        let referee = Referee { options, identity, terms };
         let runner = Runner::new(&mut *self.timer, self.ledger, self.cancel, events);
         measure(runner, &job, referee, Compiling::new(waves, self.slot.as_mut()), evidence)
     }
@@ -107,6 +110,7 @@ impl Autotuner<'_> {
             invocation,
             &self.timer.info().device,
             &self.timer.info().measured_by(&self.options.race.cache_state),
+            &self.options.race.tolerances,
         )
     }
 
@@ -123,7 +127,7 @@ impl Autotuner<'_> {
             identity: self.timer.info().device.identity.clone(),
             environment: from.environment.clone(),
         };
-        is_other.then(|| identity_of(invocation, &device, by).ok()).flatten()
+        is_other.then(|| identity_of(invocation, &device, by, &self.options.race.tolerances).ok()).flatten()
     }
 
     /// What is cached for a key. What replayed samples decided counts only for a timer that replays.

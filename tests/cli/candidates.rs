@@ -173,8 +173,8 @@ fn bad_candidates_cost_themselves_alone_and_are_not_tried_again() {
     let failures = |result: &Value| {
         let hostile = operation(result, HOSTILE);
         for (name, kind, words) in [
-            ("nan", "wrong-output", &["1024 elements, first at element 0: NaN, the baseline's is 2"][..]),
-            ("other_outputs", "wrong-output", &["1024 elements by up to 2"]),
+            ("nan", "wrong-output", &["1024 of 1024 elements, most at element 0: NaN, the baseline's is 2"][..]),
+            ("other_outputs", "wrong-output", &["1024 of 1024 elements by up to 2"]),
             ("other_dtype", "signature", &["takes s32[1024], f32[1024] is recorded"]),
             ("other_shape", "signature", &["takes f32[32,32], f32[1024] is recorded"]),
             ("two_arguments", "signature", &["takes 2 arguments, 1 are recorded"]),

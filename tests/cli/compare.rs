@@ -23,7 +23,7 @@ fn a_program_beside_itself_with_an_option() {
     let [first, second] = found["contestants"].as_array().unwrap().as_slice() else { panic!("{found}") };
     assert_eq!(first["outputs"]["status"], "reference");
     // a sum of two numbers has one result, however it is compiled
-    assert_eq!(second["outputs"], serde_json::json!({"status": "equal", "max_error": 0.0}));
+    assert_eq!(second["outputs"], serde_json::json!({"status": "equal", "max_error": 0.0, "compared_by": "bitwise"}));
     assert_eq!(second["options"]["xla_cpu_enable_fast_math"], "False");
     assert_eq!(first["program"], second["program"]);
     assert!(second["ratio"].as_f64().unwrap() > 0.0, "{found}");
@@ -39,7 +39,11 @@ fn side_by_side(place: &Place, given: &[&str], names: [&str; 2]) {
     let found = run.json();
     let [first, second] = found["contestants"].as_array().unwrap().as_slice() else { panic!("{found}") };
     assert_eq!((&first["timer"], &second["timer"]), (&0.into(), &1.into()), "{found}");
-    assert_eq!(second["outputs"], serde_json::json!({"status": "equal", "max_error": 0.0}), "{found}");
+    assert_eq!(
+        second["outputs"],
+        serde_json::json!({"status": "equal", "max_error": 0.0, "compared_by": "bitwise"}),
+        "{found}"
+    );
     assert!(second["ratio"].as_f64().unwrap() > 0.0 && found["noise"]["ratio"].is_number(), "{found}");
     let timers: Vec<&str> = found["timers"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
     let [own, other] = timers[..] else { panic!("{timers:?}") };

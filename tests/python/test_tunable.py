@@ -639,6 +639,19 @@ def test_a_wrong_fill_is_refused_where_it_is_declared(fills, kind, message):
         make(fills=fills)
 
 
+def test_a_tolerance_is_recorded_with_the_call(tmp_path):
+    record_support = pytest.importorskip("record_support")
+    for tolerance in (None, 0.02):
+        folder = tmp_path / str(tolerance)
+        with autotune_lowered.recording(folder, directions=("forward",)):
+            make(tolerance=tolerance)(*arrays())
+        record = record_support.record_of(folder, "rows_matmul@v3", "forward")
+        assert record.get("tolerance") == tolerance
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="give a number from 0 to 1"):
+            make(tolerance=wrong)
+
+
 @autotune_lowered.tunable(op="dropped", version=1, space={"n": [1, 2]})
 def dropped(x, keys, *, n=1):
     """Rows that are kept or dropped, `n` at a time."""

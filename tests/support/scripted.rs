@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use autotune_lowered::array::{Fill, Reference, Tolerance};
+use autotune_lowered::array::{DType, Fill, Reference, Tolerance};
 use autotune_lowered::call::Call;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
@@ -98,6 +98,12 @@ pub struct ScriptedTimer {
     pub failing_restart: Option<usize>,
     /// What each program returns instead of an `f32[4]`: nothing, or an array without an element.
     pub returns: Option<Option<&'static str>>,
+    /// What a program gives whose inputs are in `f64`: four of this number.
+    pub in_f64: Option<f64>,
+    /// What each program gives instead, from the first byte of its input.
+    pub arrays: Option<fn(usize, u8) -> Vec<f32>>,
+    /// How many jobs began.
+    pub begun: usize,
     kept: Option<Reference>,
     job: Option<Job>,
 }
@@ -119,6 +125,9 @@ impl ScriptedTimer {
             work: BTreeMap::new(),
             failing_restart: None,
             returns: None,
+            in_f64: None,
+            arrays: None,
+            begun: 0,
             kept: None,
             job: None,
         }
@@ -151,13 +160,29 @@ impl ScriptedTimer {
             let write = |spec: &str| OutputArray::write(spec.parse().unwrap(), &[], scratch).unwrap();
             return Ok(returned.map(write).into_iter().collect());
         }
-        let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
-        let output = OutputArray::write("f32[4]".parse().unwrap(), &bytes, scratch).unwrap();
-        Ok(vec![output])
+        let job = self.job.as_ref().unwrap();
+        let write = |spec: &str, bytes: &[u8]| OutputArray::write(spec.parse().unwrap(), bytes, scratch).unwrap();
+        if job.inputs[0].spec.dtype == DType::F64 {
+            let value = self.in_f64.ok_or_else(|| Failure::new(FailureKind::Execute, "no f64 here"))?;
+            return Ok(vec![write("f64[4]", &value.to_le_bytes().repeat(4))]);
+        }
+        if let Some(arrays) = self.arrays {
+            // the candidate's number in the first job, because a later one may have fewer
+            let number = job.candidates[candidate].config.as_map()["block"].as_u64().unwrap();
+            let values = arrays(number as usize, std::fs::read(&job.inputs[0].path).unwrap()[0]);
+            let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            return Ok(vec![write(&format!("f32[{},100]", values.len() / 100), &bytes)]);
+        }
+        Ok(vec![write("f32[4]", &self.outputs[candidate].to_le_bytes().repeat(4))])
     }
 
     fn keep(&mut self, candidate: usize) -> Result<Vec<KeptOutput>, Failure> {
         self.call(candidate, "keep")?;
+        if self.arrays.is_some() {
+            let output = self.files(candidate)?.remove(0);
+            let kept = self.kept.insert(Reference::new(output.spec.clone(), output.read().unwrap(), Tolerance::EXACT));
+            return Ok(vec![KeptOutput::of(kept)]);
+        }
         if let Some(returned) = self.returns {
             let keep =
                 |spec: &str| KeptOutput::of(&Reference::new(spec.parse().unwrap(), Vec::new(), Tolerance::EXACT));
@@ -175,6 +200,12 @@ impl ScriptedTimer {
             return Ok(returned.map(same).into_iter().collect());
         }
         let kept = self.kept.take().unwrap().within(tolerance);
+        if self.arrays.is_some() {
+            let output = self.files(candidate)?.remove(0);
+            let found = ComparedOutput::of(output.spec.clone(), &output.read().unwrap(), Some(&kept));
+            self.kept = Some(kept);
+            return Ok(vec![found]);
+        }
         let bytes = self.outputs[candidate].to_le_bytes().repeat(4);
         let found = ComparedOutput::of("f32[4]".parse().unwrap(), &bytes, Some(&kept));
         self.kept = Some(kept);
@@ -189,6 +220,8 @@ impl Timer for ScriptedTimer {
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.job = Some(job.clone());
+        self.begun += 1;
+        self.kept = None;
         Ok(())
     }
 

@@ -7,6 +7,7 @@ mod clocks;
 mod following;
 mod jax;
 mod jax_partitions;
+mod numerics;
 mod pjrt;
 mod pjrt_caches;
 mod pjrt_outputs;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::support::scripted::*;
-use autotune_lowered::array::ArraySpec;
+use autotune_lowered::array::{ArraySpec, ComparedBy};
 use autotune_lowered::compare::{
     CompareError, CompareOptions, CompareResult, Contestant, ContestantResult, Outputs, compare,
 };
@@ -60,7 +60,10 @@ fn known_ratios_are_found_and_the_copy_is_noise() {
         let interval = row.interval.unwrap();
         // four intervals share an error rate of five per cent
         assert!(interval.low <= ratio && ratio <= interval.high && interval.confidence >= 0.9875, "{interval:?}");
-        assert_eq!((row.outputs, row.rounds), (Outputs::Equal { max_error: 0.0 }, found.rounds as usize));
+        assert_eq!(
+            (row.outputs, row.rounds),
+            (Outputs::Equal { max_error: 0.0, compared_by: ComparedBy::Bitwise }, found.rounds as usize)
+        );
     }
     assert_eq!((rows[0].ratio, rows[0].outputs), (None, Outputs::Reference));
     // even if executables alone decide, the same program is measured twice
@@ -132,10 +135,10 @@ fn who_fails_or_gives_other_outputs_is_told_beside_the_others() {
     let [_, other, refused, near] = found.contestants.as_slice() else { panic!("{found:?}") };
     assert_eq!((other.outputs, other.relation), (Outputs::Different, None));
     let said = other.failure.as_ref().unwrap().to_string();
-    assert!(said.contains("4 elements by up to 1.000e0, first at element 0: 2, the baseline's is 1"), "{said}");
+    assert!(said.contains("4 of 4 elements by up to 1.000e0, most at element 0: 2, the baseline's is 1"), "{said}");
     assert_eq!(refused.outputs, Outputs::NotCompared);
     assert!(refused.failure.as_ref().unwrap().message.contains("unknown option"), "{refused:?}");
-    let Outputs::Equal { max_error } = near.outputs else { panic!("{near:?}") };
+    let Outputs::Equal { max_error, compared_by: ComparedBy::Tolerance } = near.outputs else { panic!("{near:?}") };
     assert!((max_error - 0.0005).abs() < 1e-6 && near.relation == Some(Relation::Faster), "{near:?}");
     assert!(!found.all_ran() && found.is_settled);
 }

@@ -12,6 +12,7 @@ mod fleet_shards;
 mod gate;
 mod known_options;
 mod noisy;
+mod numerics;
 mod precise_options;
 mod process_options;
 mod prove;

@@ -302,7 +302,7 @@ fn wrong_outputs_reject_the_fastest() {
         assert_eq!(operation.best.as_ref().unwrap().config, config(2), "{wrong}, keeps: {keeps}");
         let failure = operation.candidates[1].failure().unwrap();
         assert_eq!(failure.kind, FailureKind::WrongOutput);
-        assert!(failure.message.contains("in 4 elements") && failure.message.contains("element 0: "), "{failure}");
+        assert!(failure.message.contains("in 4 of 4 elements") && failure.message.contains("element 0: "), "{failure}");
     }
 }
 

@@ -58,6 +58,8 @@ class RecordedCall:
     mesh: OnMesh | None = None
     """The mesh, if the call communicates over its axes. The mapped result of `build` runs on each device with its
     parts."""
+    tolerance: float | None = None
+    """The relative tolerance of outputs that replaces those of their types."""
     devices: int = 1
     """The number of devices that the programs may be for, without `mesh`."""
 

@@ -238,7 +238,7 @@ class _Record:
             static["recipe"] = dict(self.call.recipe)
             if self.call.batch:
                 static["recipe"]["batch"] = [axis.to_recipe() for axis in self.call.batch]
-        invocation = {
+        invocation: dict[str, Any] = {
             "target": self.registry.target(self.platform),
             "op_id": self.call.op_id,
             "call_key": self.call.call_key,
@@ -248,6 +248,8 @@ class _Record:
             "baseline": baseline,
             "candidates": [self._stored(candidate) for candidate in candidates],
         }
+        if self.call.tolerance is not None:
+            invocation["tolerance"] = self.call.tolerance
         if self.call.batch:
             invocation["batch"] = [axis.to_json() for axis in self.call.batch]
         return self.registry.add(invocation)

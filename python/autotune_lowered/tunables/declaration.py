@@ -32,6 +32,7 @@ class Declaration:
         static_argnames: Iterable[str],
         fills: Mapping[str, Mapping[str, Any]],
         static_key: Mapping[str, Callable[[Any], Any]],
+        tolerance: float | None = None,
     ):
         if not _NAME.fullmatch(op):
             raise ValueError(f"`{op}` is no name of an operation: letters, digits and `_.-`, no version at its end")
@@ -47,6 +48,9 @@ class Declaration:
             unknown = {parameter_of(name) for name in names} - self.signature.parameters.keys()
             if unknown:
                 raise TypeError(f"{option}: `{function.__name__}` has no parameter `{min(unknown)}`")
+        if tolerance is not None and not 0 <= tolerance <= 1:
+            raise ValueError(f"the tolerance of `{op}` is {tolerance!r}; give a number from 0 to 1, such as 0.02")
+        self.tolerance = None if tolerance is None else float(tolerance)
         self.fills = self._checked(fills)
         candidates = [dict(config) for config in candidates]
         self.default = self._default_of([*space, *itertools.chain.from_iterable(candidates)])

@@ -64,6 +64,7 @@ def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCal
         values=values,
         batch=call.batch,
         mesh=mesh_over(axes) if axes else None,
+        tolerance=declaration.tolerance,
         devices=_devices_of(call.bound.arguments.values()),
     )
 

@@ -99,13 +99,16 @@ def tunable(
     static_argnames: Iterable[str] = (),
     static_key: Mapping[str, Callable[[Any], Any]] | None = None,
     fills: Mapping[str, Mapping[str, Any]] | None = None,
+    tolerance: float | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function of arrays a tunable operation, `op@vVERSION`.
 
     The parameters named in `space` (name to values) or in `candidates` (explicit configs) are tuned: they must be
     keyword-only, and their defaults are the baseline. `constraints` are callables of a config, or of a config and the
     arrays by name (anything with `shape` and `dtype`); all must be true for a candidate. `fills` says how a tuner makes
-    an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside pytrees.
+    an array's values (`docs/registry.md`), by parameter or by `x[0]`, `x['a']` inside pytrees. `tolerance` says how
+    far a candidate's outputs may be off, relative to the baseline's, where another order of the same sums is no measure
+    (`docs/decisions.md`); it is recorded with the calls.
 
     Of the other arguments, leaves with a shape and a dtype are arrays of any shape. The rest, and all of
     `static_argnames`, are static and become part of the call key. `static_key` identifies, by parameter, a static
@@ -122,7 +125,16 @@ def tunable(
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         made = Tunable(
-            function, op, version, space or {}, candidates, constraints, static_argnames, fills or {}, static_key or {}
+            function,
+            op,
+            version,
+            space or {},
+            candidates,
+            constraints,
+            static_argnames,
+            fills or {},
+            static_key or {},
+            tolerance,
         )
 
         @functools.wraps(function)

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use maud::{Markup, html};
 
+use crate::array::ComparedBy;
 use crate::counted::counted;
 use crate::decision::DropReason;
 use crate::report::differences::differences;
@@ -198,8 +199,18 @@ fn drawing(candidate: &CandidateResult, strip: &SampleStrip, axis: &RatioAxis) -
     }
 }
 
-/// Returns the result of a candidate, in words.
+/// Returns the result of a candidate, in words, and how its outputs were accepted if that took more than a tolerance.
 fn outcome(operation: &OperationResult, candidate: &CandidateResult, role: CandidateRole) -> String {
+    let place = place(operation, candidate, role);
+    match candidate.compared_by {
+        Some(ComparedBy::F64) => format!("{place}; its outputs are as good as the baseline's in f64"),
+        Some(ComparedBy::Outliers) => format!("{place}; its outputs are the baseline's but for outliers"),
+        _ => place,
+    }
+}
+
+/// Returns where a candidate stands, in words.
+fn place(operation: &OperationResult, candidate: &CandidateResult, role: CandidateRole) -> String {
     let mut words: Vec<String> = Vec::new();
     match role {
         CandidateRole { is_best: true, is_baseline: true } => words.push("baseline: keep it".to_owned()),

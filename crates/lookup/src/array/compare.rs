@@ -1,72 +1,12 @@
 //! Whether two outputs are equal within the precision of the element type.
 
-use crate::setters;
-
 use super::element::{Element, for_each_pair};
 use super::finiteness::{Finiteness, finite_magnitude};
-use super::{ArraySpec, DType};
+use super::tiles::Tiles;
+use super::{ArraySpec, DType, Tolerance};
 
 /// Number of elements that are skipped at once if their bytes are equal.
 const BLOCK: usize = 1024;
-
-/// How far an element may be off: `|a - b| <= absolute + relative * min(|a|, |b|) + of_rms * rms(b)`.
-///
-/// The smaller of the two, so that no tolerance of a narrow type makes zero, or the least power of two, equal to
-/// everything. The last part is scaled by the root mean square of the reference's finite elements: where a sum cancels
-/// to nearly zero its error is that of the terms, which the element itself does not show.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-#[non_exhaustive]
-pub struct Tolerance {
-    /// Absolute part.
-    pub absolute: f64,
-    /// Part relative to the smaller of the two elements.
-    pub relative: f64,
-    /// Part relative to the root mean square of the whole reference.
-    #[serde(default)]
-    pub of_rms: f64,
-}
-
-setters!(Tolerance { absolute: f64, relative: f64, of_rms: f64 });
-
-impl Tolerance {
-    /// Bit for bit, except that NaN equals NaN and zero equals negative zero.
-    pub const EXACT: Self = Self { absolute: 0.0, relative: 0.0, of_rms: 0.0 };
-
-    /// The tolerance for outputs of one element type, for programs that compute the same sums in another order.
-    ///
-    /// Let `e` be the type's spacing at one. A narrow result differs by the rounding of the last step and of a few
-    /// intermediate ones, so a few `e`: `bf16` 3 e, `f16` 8 e, eight- and four-bit floats 1 e. For `f32` it is not
-    /// `e` that counts but what matrix units do with `f32` operands: TF32 keeps ten mantissa bits, and two of
-    /// its steps are 2e-3. `f64` has no such path and gets 1e-9, which leaves room for sums of a million terms.
-    /// Integers and booleans are exact.
-    pub fn for_dtype(dtype: DType) -> Self {
-        let both = |part: f64| Self { absolute: 0.0, relative: part, of_rms: part };
-        match dtype {
-            DType::F64 | DType::C128 => both(1e-9),
-            DType::F32 | DType::C64 => both(2e-3),
-            DType::F16 => both(8.0 / 1024.0),
-            DType::Bf16 => both(3.0 / 128.0),
-            DType::F8E3M4 => both(1.0 / 16.0),
-            DType::F8E4M3 | DType::F8E4M3Fn | DType::F8E4M3Fnuz | DType::F8E4M3B11Fnuz => both(1.0 / 8.0),
-            DType::F8E5M2 | DType::F8E5M2Fnuz => both(1.0 / 4.0),
-            DType::F4E2M1Fn => both(1.0 / 2.0),
-            DType::F8E8M0Fnu => Self { absolute: 0.0, relative: 1.0, of_rms: 0.0 },
-            DType::Pred
-            | DType::S2
-            | DType::S4
-            | DType::S8
-            | DType::S16
-            | DType::S32
-            | DType::S64
-            | DType::U2
-            | DType::U4
-            | DType::U8
-            | DType::U16
-            | DType::U32
-            | DType::U64 => Self::EXACT,
-        }
-    }
-}
 
 /// The result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +20,27 @@ pub struct ArrayComparison {
     pub max_absolute: f64,
     /// Index of the first element beyond the tolerance, row major.
     pub first: Option<u64>,
+    /// The element whose difference is the largest part of what the tolerance allows there; `None` if none differs.
+    pub worst: Option<WorstElement>,
+    /// Root mean square of the differences of finite elements, over all elements.
+    pub rms: f64,
+    /// The largest root mean square of the differences of a row or tile, in units of what the tolerance allows at each
+    /// element.
+    pub of_tile: f64,
+    /// Whether more of the elements beyond the tolerance lie in one row of the last axis, or in one tile of 8 × 128,
+    /// than chance gives.
+    pub is_clustered: bool,
+}
+
+/// An element that differs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct WorstElement {
+    /// Its index, row major.
+    pub element: u64,
+    /// Its difference over what the tolerance allows there; [`f64::MAX`] if nothing is allowed or only one of the two is
+    /// finite.
+    pub of_tolerance: f64,
 }
 
 /// A dense host array to compare others with; everything independent of them is computed once.
@@ -127,15 +88,22 @@ impl Reference {
     /// A NaN or an infinity equals only the same: a candidate with NaN where the reference has a number does not match,
     /// at any tolerance.
     pub fn compare(&self, ours: &[u8]) -> ArrayComparison {
-        let dtype = self.spec.dtype;
         let whole = |bytes: &[u8]| self.spec.host_bytes() == Some(bytes.len() as u64);
         if !whole(ours) || !whole(&self.bytes) {
-            let mismatches = self.spec.elements().unwrap_or(u64::MAX);
-            return ArrayComparison { matches: false, mismatches, max_absolute: 0.0, first: Some(0) };
+            return ArrayComparison {
+                matches: false,
+                mismatches: self.spec.elements().unwrap_or(u64::MAX),
+                max_absolute: 0.0,
+                first: Some(0),
+                worst: Some(WorstElement { element: 0, of_tolerance: f64::MAX }),
+                rms: 0.0,
+                of_tile: f64::MAX,
+                is_clustered: true,
+            };
         }
-        let mut comparing = Comparing::new(dtype, self.tolerance, self.found.map_or(0.0, |found| found.rms));
+        let mut comparing = Comparing::new(&self.spec, self.tolerance, self.found.map_or(0.0, |found| found.rms));
         comparing.block(ours, &self.bytes);
-        comparing.found
+        comparing.finish()
     }
 }
 
@@ -149,23 +117,43 @@ pub struct Comparing {
     relative: f64,
     /// Elements seen so far.
     elements: u64,
-    found: ArrayComparison,
+    mismatches: u64,
+    max_absolute: f64,
+    first: Option<u64>,
+    worst: Option<WorstElement>,
+    /// Whether some element is finite in only one of the two.
+    is_unlike: bool,
+    /// The unit of the differences whose squares are summed: squares of `f64` elements may overflow.
+    unit: f64,
+    squares: f64,
+    tiles: Tiles,
 }
 
 impl Comparing {
     /// Nothing is seen yet. `rms` is the root mean square of the finite elements of the whole reference.
-    pub fn new(dtype: DType, tolerance: Tolerance, rms: f64) -> Self {
+    pub fn new(spec: &ArraySpec, tolerance: Tolerance, rms: f64) -> Self {
         let Tolerance { absolute, relative, of_rms } = tolerance;
-        let found = ArrayComparison { matches: true, mismatches: 0, max_absolute: 0.0, first: None };
-        Self { dtype, slack: absolute + of_rms * rms, relative, elements: 0, found }
+        Self {
+            dtype: spec.dtype,
+            slack: absolute + of_rms * rms,
+            relative,
+            elements: 0,
+            mismatches: 0,
+            max_absolute: 0.0,
+            first: None,
+            worst: None,
+            is_unlike: false,
+            unit: if rms > 0.0 && rms.is_finite() { rms } else { 1.0 },
+            squares: 0.0,
+            tiles: Tiles::new(&spec.dims),
+        }
     }
 
     /// Compares the next elements of both, of which there are equally many.
     pub fn block(&mut self, ours: &[u8], reference: &[u8]) {
-        let Self { dtype, slack, relative, elements, ref mut found } = *self;
+        let (dtype, start) = (self.dtype, self.elements);
         let block = BLOCK * dtype.host_bytes();
-        for (start, (ours, reference)) in
-            (elements..).step_by(BLOCK).zip(ours.chunks(block).zip(reference.chunks(block)))
+        for (start, (ours, reference)) in (start..).step_by(BLOCK).zip(ours.chunks(block).zip(reference.chunks(block)))
         {
             // bitwise equal arrays differ nowhere
             if ours == reference {
@@ -173,19 +161,33 @@ impl Comparing {
             }
             let mut index = start;
             for_each_pair(dtype, ours, reference, |a, b| {
-                let difference = difference(a, b);
-                if difference.is_finite() {
-                    found.max_absolute = found.max_absolute.max(difference);
-                }
-                if !(difference == 0.0 || difference <= slack + relative * magnitude(a).min(magnitude(b))) {
-                    found.matches = false;
-                    found.mismatches += 1;
-                    found.first.get_or_insert(index);
-                }
+                self.pair(index, a, b);
                 index += 1;
             });
         }
         self.pass(ours.len().min(reference.len()));
+    }
+
+    fn pair(&mut self, index: u64, a: Element, b: Element) {
+        let difference = difference(a, b);
+        if difference == 0.0 {
+            return;
+        }
+        if difference.is_finite() {
+            self.max_absolute = self.max_absolute.max(difference);
+            self.squares += (difference / self.unit).powi(2);
+        } else {
+            self.is_unlike = true;
+        }
+        let of_tolerance = of_tolerance(difference, self.slack + self.relative * magnitude(a).min(magnitude(b)));
+        self.tiles.add(index, of_tolerance);
+        if self.worst.is_none_or(|worst| of_tolerance > worst.of_tolerance) {
+            self.worst = Some(WorstElement { element: index, of_tolerance });
+        }
+        if of_tolerance > 1.0 {
+            self.mismatches += 1;
+            self.first.get_or_insert(index);
+        }
     }
 
     /// Passes over so many bytes that are the same in both.
@@ -198,9 +200,49 @@ impl Comparing {
         self.elements
     }
 
-    /// What is found so far.
-    pub fn found(&self) -> &ArrayComparison {
-        &self.found
+    /// The first element beyond the tolerance so far.
+    pub fn first(&self) -> Option<u64> {
+        self.first
+    }
+
+    /// The element whose difference is the largest part of what is allowed so far.
+    pub fn worst(&self) -> Option<u64> {
+        self.worst.map(|worst| worst.element)
+    }
+
+    /// Whether some element so far is finite in only one of the two, or is another infinity.
+    pub(super) fn is_unlike(&self) -> bool {
+        self.is_unlike
+    }
+
+    /// What was found.
+    pub fn finish(self) -> ArrayComparison {
+        let mean = self.squares / self.elements.max(1) as f64;
+        let spread = self.tiles.finish(self.elements);
+        ArrayComparison {
+            matches: self.mismatches == 0,
+            mismatches: self.mismatches,
+            max_absolute: self.max_absolute,
+            first: self.first,
+            worst: self.worst,
+            // JSON has no infinity
+            rms: (self.unit * mean.sqrt()).min(f64::MAX),
+            of_tile: spread.rms,
+            is_clustered: spread.is_clustered(self.mismatches),
+        }
+    }
+}
+
+/// A difference over what is allowed, greater than one if and only if it is not within. JSON has no infinity for what
+/// allows nothing, and no NaN for what cannot be subtracted.
+pub(super) fn of_tolerance(difference: f64, allowed: f64) -> f64 {
+    let parts = difference / allowed;
+    if difference <= allowed {
+        parts.min(1.0)
+    } else if parts.is_finite() {
+        parts.max(1.0_f64.next_up())
+    } else {
+        f64::MAX
     }
 }
 
@@ -340,12 +382,41 @@ mod tests {
                 off[at] != 0.0 && (off[at].is_nan() || off[at] > slack + tolerance.relative * size)
             })
             .collect();
+        let finite = || off.iter().copied().filter(|off| off.is_finite());
+        let unit = if rms > 0.0 && rms.is_finite() { rms } else { 1.0 };
+        let squares = finite().fold(0.0, |sum, off| sum + (off / unit).powi(2));
+        let of_tolerance = |at: usize| {
+            let size = magnitude(ours[at]).min(magnitude(reference[at]));
+            of_tolerance(off[at], slack + tolerance.relative * size)
+        };
+        let worst = (0..off.len())
+            .filter(|&at| off[at] != 0.0)
+            .rev()
+            .max_by(|&a, &b| of_tolerance(a).total_cmp(&of_tolerance(b)));
+        let mut tiles = Tiles::new(&[off.len() as u64]);
+        (0..off.len()).filter(|&at| off[at] != 0.0).for_each(|at| tiles.add(at as u64, of_tolerance(at)));
+        let spread = tiles.finish(off.len() as u64);
         ArrayComparison {
             matches: beyond.is_empty(),
             mismatches: beyond.len() as u64,
-            max_absolute: off.iter().copied().filter(|off| off.is_finite()).fold(0.0, f64::max),
+            max_absolute: finite().fold(0.0, f64::max),
             first: beyond.first().map(|&at| at as u64),
+            worst: worst.map(|at| WorstElement { element: at as u64, of_tolerance: of_tolerance(at) }),
+            rms: (unit * (squares / off.len().max(1) as f64).sqrt()).min(f64::MAX),
+            of_tile: spread.rms,
+            is_clustered: spread.is_clustered(beyond.len() as u64),
         }
+    }
+
+    /// The same, but the sums of squares may be rounded otherwise.
+    fn is_same(found: &ArrayComparison, expected: &ArrayComparison) -> bool {
+        let is_near = |a: f64, b: f64| a == b || (a - b).abs() <= 1e-9 * b.abs();
+        let of_worst = |of: &ArrayComparison| of.worst.map_or(0.0, |worst| worst.of_tolerance);
+        let (rms, of_tile, worst) = (expected.rms, expected.of_tile, expected.worst);
+        is_near(found.rms, rms)
+            && is_near(found.of_tile, of_tile)
+            && is_near(of_worst(found), of_worst(expected))
+            && ArrayComparison { rms, of_tile, worst, ..found.clone() } == *expected
     }
 
     proptest::proptest! {
@@ -375,7 +446,8 @@ mod tests {
             let tolerance = Tolerance { absolute: part(absolute), relative: part(relative), of_rms: part(of_rms) };
             let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
             let expected = one_by_one(dtype, &ours, &reference, tolerance);
-            proptest::prop_assert_eq!(Reference::new(spec, reference, tolerance).compare(&ours), expected);
+            let found = Reference::new(spec, reference, tolerance).compare(&ours);
+            proptest::prop_assert!(is_same(&found, &expected), "{found:?} {expected:?}");
         }
 
         #[test]
@@ -399,9 +471,9 @@ mod tests {
             let part = |index: usize| [0.0, 1e-3, 0.5][index];
             let tolerance = Tolerance { absolute: part(absolute), relative: part(relative), of_rms: part(of_rms) };
             let spec = ArraySpec::new(dtype, [(reference.len() / dtype.host_bytes()) as u64]);
-            let whole = Reference::new(spec, reference.clone(), tolerance);
+            let whole = Reference::new(spec.clone(), reference.clone(), tolerance);
             let rms = Finiteness::of(dtype, &reference);
-            let mut comparing = Comparing::new(dtype, tolerance, rms.rms);
+            let mut comparing = Comparing::new(&spec, tolerance, rms.rms);
             let mut counting = Counting::new(dtype);
             let (mut own_left, mut left) = (&ours[..], &reference[..]);
             for length in lengths.into_iter().chain([usize::MAX / 16]) {
@@ -412,9 +484,11 @@ mod tests {
                 counting.block(block);
                 (own_left, left) = (rest, rest_of_reference);
             }
-            proptest::prop_assert_eq!(comparing.found(), &one_by_one(dtype, &ours, &reference, tolerance));
-            proptest::prop_assert_eq!(comparing.found(), &whole.compare(&ours));
             proptest::prop_assert_eq!(comparing.elements() as usize, ours.len() / dtype.host_bytes());
+            let found = comparing.finish();
+            let expected = one_by_one(dtype, &ours, &reference, tolerance);
+            proptest::prop_assert!(is_same(&found, &expected), "{found:?} {expected:?}");
+            proptest::prop_assert!(is_same(&found, &whole.compare(&ours)));
             proptest::prop_assert_eq!(counting.finish(), rms);
         }
     }

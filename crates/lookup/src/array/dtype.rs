@@ -177,6 +177,11 @@ impl DType {
         )
     }
 
+    /// Whether elements are real floating-point numbers of fewer bits than `f32`.
+    pub fn is_narrow_float(self) -> bool {
+        self.is_float() && self.bits() < 32
+    }
+
     /// Whether elements are complex numbers.
     pub fn is_complex(self) -> bool {
         matches!(self, Self::C64 | Self::C128)

@@ -77,6 +77,13 @@ pub struct FillError {
     pub reason: String,
 }
 
+impl Fill {
+    /// Whether another seed gives other values.
+    pub fn is_random(&self) -> bool {
+        !matches!(self, Self::Constant { .. } | Self::File { .. } | Self::ValuesUnknown)
+    }
+}
+
 /// Maximum size of an array to fill; a record that requests more is refused before anything is allocated.
 pub const MAX_ARRAY_BYTES: u64 = 16 << 30;
 

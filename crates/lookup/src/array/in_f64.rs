@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Finiteness;
-use super::compare::{difference, magnitude};
-use super::element::{Element, decode, for_each, for_each_pair, push_float};
-use super::{ArraySpec, DType, Tolerance};
+use super::element::{Element, decode, for_each, push_float};
+use super::{ArraySpec, Comparing, DType, Tolerance};
 
 impl DType {
     /// The type of the most precision that holds all of its values: `f64` for real numbers, `c128` for complex ones.
@@ -64,31 +63,37 @@ pub struct ArrayError {
     pub of_rms: Option<f64>,
     /// The largest of all elements' differences over what their [`Tolerance`] allows: up to one is within it.
     pub of_tolerance: f64,
+    /// The root mean square of the differences over that of the reference; absent if that is zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rms: Option<f64>,
+    /// The largest root mean square of the differences of a row or tile, over what the [`Tolerance`] allows.
+    #[serde(default)]
+    pub of_tile: f64,
 }
 
 /// How far an array of floating-point numbers is from a reference, whose bytes are of [`DType::in_f64`]. `None` for
-/// other types, for arrays of different sizes, and if an element of either is not finite: nothing can be subtracted.
-pub fn error_of(dtype: DType, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Option<ArrayError> {
-    let ours = widened(dtype, ours);
-    let found = Finiteness::of(dtype.in_f64(), reference);
-    if !dtype.has_fractions() || ours.len() != reference.len() || found.finite != found.elements {
+/// other types, for arrays of different sizes, and if an element is not finite in one of the two alone: nothing can be
+/// subtracted.
+pub fn error_of(spec: &ArraySpec, ours: &[u8], reference: &[u8], tolerance: Tolerance) -> Option<ArrayError> {
+    let ours = widened(spec.dtype, ours);
+    let found = Finiteness::of(spec.dtype.in_f64(), reference);
+    if !spec.dtype.has_fractions() || ours.len() != reference.len() {
         return None;
     }
-    let Tolerance { absolute, relative, of_rms } = tolerance;
-    let (mut most, mut most_of_tolerance) = (0.0_f64, 0.0_f64);
-    let mut is_finite = true;
-    for_each_pair(dtype.in_f64(), &ours, reference, |own, exact| {
-        let off = difference(own, exact);
-        is_finite &= off.is_finite();
-        let allowed = absolute + of_rms * found.rms + relative * magnitude(own).min(magnitude(exact));
-        most = most.max(off);
-        if off > 0.0 {
-            // JSON has no infinity for what allows nothing
-            most_of_tolerance = most_of_tolerance.max((off / allowed).min(f64::MAX));
-        }
-    });
-    let of_rms = (found.rms > 0.0).then(|| most / found.rms).filter(|ratio| ratio.is_finite());
-    is_finite.then_some(ArrayError { max_absolute: most, of_rms, of_tolerance: most_of_tolerance })
+    let mut comparing = Comparing::new(&spec.in_f64(), tolerance, found.rms);
+    comparing.block(&ours, reference);
+    if comparing.is_unlike() {
+        return None;
+    }
+    let compared = comparing.finish();
+    let of_rms = |part: f64| (found.rms > 0.0).then(|| part / found.rms).filter(|ratio| ratio.is_finite());
+    Some(ArrayError {
+        max_absolute: compared.max_absolute,
+        of_rms: of_rms(compared.max_absolute),
+        of_tolerance: compared.worst.map_or(0.0, |worst| worst.of_tolerance),
+        rms: of_rms(compared.rms),
+        of_tile: compared.of_tile,
+    })
 }
 
 #[cfg(test)]
@@ -97,6 +102,10 @@ mod tests {
 
     fn f64s(values: &[f64]) -> Vec<u8> {
         values.iter().flat_map(|value| value.to_le_bytes()).collect()
+    }
+
+    fn pair_of(dtype: DType) -> ArraySpec {
+        ArraySpec::new(dtype, [2])
     }
 
     #[test]
@@ -124,18 +133,18 @@ mod tests {
         let tolerance = Tolerance::for_dtype(DType::F32);
         let ones = f64s(&[1.0, 1.0]);
         let own = [1.0_f32, 0.75].map(f32::to_le_bytes).concat();
-        let found = error_of(DType::F32, &own, &ones, tolerance).unwrap();
+        let found = error_of(&pair_of(DType::F32), &own, &ones, tolerance).unwrap();
         assert_eq!((found.max_absolute, found.of_rms), (0.25, Some(0.25)));
         assert!((found.of_tolerance - 0.25 / (2e-3 + 0.75 * 2e-3)).abs() < 1e-9, "{found:?}");
         // what is allowed because the default differs from itself counts, too
-        let slack = error_of(DType::F32, &own, &ones, tolerance.absolute(0.2465)).unwrap();
+        let slack = error_of(&pair_of(DType::F32), &own, &ones, tolerance.absolute(0.2465)).unwrap();
         assert!((slack.of_tolerance - 1.0).abs() < 1e-9, "{slack:?}");
-        let zeros = error_of(DType::F32, &own, &f64s(&[0.0, 0.0]), tolerance).unwrap();
+        let zeros = error_of(&pair_of(DType::F32), &own, &f64s(&[0.0, 0.0]), tolerance).unwrap();
         assert_eq!((zeros.max_absolute, zeros.of_rms, zeros.of_tolerance), (1.0, None, f64::MAX));
-        assert_eq!(error_of(DType::F32, &own, &f64s(&[1.0, f64::INFINITY]), tolerance), None);
+        assert_eq!(error_of(&pair_of(DType::F32), &own, &f64s(&[1.0, f64::INFINITY]), tolerance), None);
         let nan = [1.0_f32, f32::NAN].map(f32::to_le_bytes).concat();
-        assert_eq!(error_of(DType::F32, &nan, &ones, tolerance), None);
-        assert_eq!(error_of(DType::F32, &own, &ones[..8], tolerance), None);
-        assert_eq!(error_of(DType::S32, &own, &own, tolerance), None);
+        assert_eq!(error_of(&pair_of(DType::F32), &nan, &ones, tolerance), None);
+        assert_eq!(error_of(&pair_of(DType::F32), &own, &ones[..8], tolerance), None);
+        assert_eq!(error_of(&pair_of(DType::S32), &own, &own, tolerance), None);
     }
 }

@@ -14,6 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod agreement;
 mod compare;
 mod draws;
 mod dtype;
@@ -25,8 +26,11 @@ mod in_f64;
 mod npy;
 mod spec;
 mod special_values;
+mod tiles;
+mod tolerance;
 
-pub use compare::{ArrayComparison, Comparing, Reference, Tolerance};
+pub use agreement::{ComparedBy, Disagreement, OutputBounds, OutputDeviation};
+pub use compare::{ArrayComparison, Comparing, Reference, WorstElement};
 pub use dtype::{DType, UnknownDType};
 pub use element_text::element_text;
 pub use fill::{Fill, FillError, MAX_ARRAY_BYTES, argument_seed, generate};
@@ -35,3 +39,4 @@ pub use in_f64::{ArrayError, error_of, widened};
 pub use npy::{MAX_NPY_HEADER_BYTES, NpyHeader};
 pub use spec::{ArraySpec, SpecError};
 pub use special_values::{SpecialKind, other_class, other_class_in, plant};
+pub use tolerance::Tolerance;

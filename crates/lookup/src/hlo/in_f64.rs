@@ -51,12 +51,32 @@ pub enum NotInF64 {
     /// A constant cannot be read.
     #[error("the constant `{0}` cannot be converted")]
     Constant(String),
+    /// The bytecode cannot be read.
+    #[error("its bytecode cannot be read: {0}")]
+    Unreadable(String),
     /// The text is too long.
-    #[error("its text takes {0} bytes, more than 64 MiB")]
+    #[error("it takes {0} bytes, more than 64 MiB")]
     Size(usize),
     /// No type is narrower than `f64`.
     #[error("it has no floating-point type narrower than `f64`")]
     Nothing,
+}
+
+/// The portable artifact with every floating-point tensor in `f64`. What depends on the width of its type, though only if
+/// that is a float, has no copy: the operations are looked at by name alone.
+///
+/// # Errors
+/// If it would not compute the same function, no tensor changes, or it is no bytecode that is understood.
+pub fn bytecode_in_f64(bytes: &[u8]) -> Result<Vec<u8>, NotInF64> {
+    if bytes.len() > MAX_TEXT_BYTES {
+        return Err(NotInF64::Size(bytes.len()));
+    }
+    super::bytecode::in_f64(bytes)
+}
+
+/// Whether a StableHLO operation, or one of its versions, may compute something else in `f64`.
+pub(super) fn depends_on_width(name: &str) -> bool {
+    OF_ONE_TYPE.contains(&name) || OF_BITS.contains(&name) || name.contains(WITH_SINGLE_ATTRIBUTES)
 }
 
 /// The module with every floating-point tensor in `f64`, from StableHLO text; without source locations.
@@ -235,7 +255,7 @@ fn word_length(text: &str) -> usize {
     text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$'))).unwrap_or(text.len())
 }
 
-fn shown(word: &str) -> String {
+pub(super) fn shown(word: &str) -> String {
     printable(&word.chars().take(WORD_SHOWN).collect::<String>())
 }
 

@@ -45,6 +45,7 @@ mod in_f64;
 mod index_range;
 mod interface;
 mod label;
+mod longest_sum;
 mod memory;
 mod mlir_text;
 mod module;
@@ -76,7 +77,7 @@ pub use dump_files::{DumpedModules, dumped_id, earlier_stage, modules_after_pass
 pub use error::{ScanError, ScanErrorKind};
 pub use found::{CallSite, Diagnosis, FoundLabel, ModuleForm, Scan};
 pub use frames::Frame;
-pub use in_f64::{NotInF64, in_f64};
+pub use in_f64::{NotInF64, bytecode_in_f64, in_f64};
 pub use interface::ProgramArgument;
 pub use label::{Evidence, Label};
 pub use memory::{LiveBuffer, ProgramMemory};

@@ -11,6 +11,7 @@ use super::found::ModuleForm;
 use super::hlo_text;
 use super::index_range::{index_ranges_of_functions, index_ranges_of_proto};
 use super::interface::{DONATED, ProgramArgument, arguments, functions, has_results, results};
+use super::longest_sum::longest_narrow_sum;
 use super::module::damaged;
 use super::schema::hlo::HloModuleProto;
 
@@ -113,6 +114,12 @@ impl Program<'_> {
     /// result has one, as the only result of a JAX function; otherwise a result without a name has an empty one.
     pub fn results(&self) -> Vec<String> {
         results(self.form, self.bytes)
+    }
+
+    /// Most terms that it sums or multiplies in a floating-point type narrower than `f32`; zero if there are none, and
+    /// for every form but StableHLO. Matrix products and windows do not count.
+    pub fn longest_narrow_sum(&self) -> u64 {
+        longest_narrow_sum(self.form, self.bytes)
     }
 
     /// Whether it has any result; `None` if the form or the module does not tell, like HLO text.

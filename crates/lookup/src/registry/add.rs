@@ -34,6 +34,7 @@ struct Description {
     arguments: Vec<DescribedArgument>,
     #[serde(default)]
     static_arguments: BTreeMap<String, serde_json::Value>,
+    tolerance: Option<f64>,
     baseline: Config,
     candidates: Vec<DescribedCandidate>,
     recorded_on: Option<DeviceFingerprint>,
@@ -113,6 +114,7 @@ impl Registry {
             direction: described.direction,
             arguments,
             static_arguments: described.static_arguments,
+            tolerance: described.tolerance,
             baseline: described.baseline,
             candidates,
             recorded_on: described.recorded_on,

@@ -8,8 +8,11 @@ use crate::array::{Fill, MAX_ARRAY_BYTES};
 use crate::batch::{BatchAxis, MAX_AXES, split_variant, variant_of};
 use crate::digest::{Digest, FieldHasher};
 
+/// Largest relative tolerance: at one, zero is as good as any result.
+pub(super) const MAX_TOLERANCE: f64 = 1.0;
+
 /// Why an invocation cannot be stored.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidInvocation {
     /// No operation.
@@ -27,6 +30,9 @@ pub enum InvalidInvocation {
     /// An argument is larger than any device's memory.
     #[error("the argument `{0}` is larger than {limit} GiB", limit = MAX_ARRAY_BYTES >> 30)]
     TooLarge(String),
+    /// The tolerance allows nothing that can be computed with.
+    #[error("the tolerance is {0}; give a number from 0 to {MAX_TOLERANCE}")]
+    Tolerance(f64),
     /// The axes of `vmap` are not those of the key or of the arguments.
     #[error("`batch`: {0}")]
     Batch(String),
@@ -103,6 +109,9 @@ impl Invocation {
     /// The first inconsistency: no operation or call key, an array that is too large or whose file lies elsewhere, axes
     /// that the key or the arguments do not have, a config that is listed twice, or a baseline that is not a candidate.
     pub fn check(&self) -> Result<(), InvalidInvocation> {
+        if let Some(tolerance) = self.tolerance.filter(|tolerance| !(0.0..=MAX_TOLERANCE).contains(tolerance)) {
+            return Err(InvalidInvocation::Tolerance(tolerance));
+        }
         if self.call.op_id.is_empty() {
             return Err(InvalidInvocation::NoOperation);
         }

@@ -143,6 +143,9 @@ pub struct Invocation {
     /// The rest of the call's arguments, for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub static_arguments: BTreeMap<String, serde_json::Value>,
+    /// The relative tolerance of outputs that replaces those of their types, if the caller declared one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tolerance: Option<f64>,
     /// The config in use without tuning; always one of the candidates.
     pub baseline: Config,
     /// Every config to try, the baseline's among them.
@@ -167,6 +170,7 @@ impl Invocation {
             direction: Direction::Forward,
             arguments: Vec::new(),
             static_arguments: BTreeMap::new(),
+            tolerance: None,
             baseline,
             candidates: Vec::new(),
             recorded_on: None,
@@ -181,6 +185,7 @@ setters!(Invocation {
     direction: Direction,
     arguments: Vec<Argument>,
     static_arguments: BTreeMap<String, serde_json::Value>,
+    tolerance: Option<f64>,
     candidates: Vec<Candidate>,
     recorded_on: Option<DeviceFingerprint>,
     recorded_at: u64,

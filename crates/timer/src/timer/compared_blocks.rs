@@ -1,31 +1,35 @@
 //! Compares an output with the kept one block by block, so that the host holds at most one block of each.
 
-use super::protocol::{ComparedOutput, FirstMismatch};
-use crate::array::{ArraySpec, Comparing, Tolerance, element_text, other_class_in};
+use super::protocol::{ComparedOutput, DifferingElement};
+use crate::array::{ArraySpec, Comparing, Tolerance, other_class_in};
 
 /// The findings so far. They do not depend on the block boundaries.
 pub(super) struct ComparedBlocks {
     spec: ArraySpec,
     comparing: Comparing,
-    first: Option<FirstMismatch>,
+    first: Option<DifferingElement>,
+    worst: Option<DifferingElement>,
     other_class: u64,
 }
 
 impl ComparedBlocks {
     /// Starts a comparison. `rms` is the root mean square of the kept array's finite elements.
     pub(super) fn new(spec: ArraySpec, tolerance: Tolerance, rms: f64) -> Self {
-        let comparing = Comparing::new(spec.dtype, tolerance, rms);
-        Self { spec, comparing, first: None, other_class: 0 }
+        let comparing = Comparing::new(&spec, tolerance, rms);
+        Self { spec, comparing, first: None, worst: None, other_class: 0 }
     }
 
     /// Compares the next elements of both arrays; the numbers are equal.
     pub(super) fn block(&mut self, own: &[u8], kept: &[u8]) {
         let start = self.comparing.elements();
         self.comparing.block(own, kept);
-        if let (None, Some(element)) = (&self.first, self.comparing.found().first) {
-            let at = element.saturating_sub(start);
-            let text = |bytes| element_text(&self.spec, bytes, at).unwrap_or_else(|| "nothing".to_owned());
-            self.first = Some(FirstMismatch { element, own: text(own), kept: text(kept) });
+        let at = |element: u64| DifferingElement::at(element, element.saturating_sub(start), &self.spec, (own, kept));
+        if self.first.is_none() {
+            self.first = self.comparing.first().map(at);
+        }
+        let worst = self.comparing.worst().filter(|worst| *worst >= start);
+        if let Some(worst) = worst {
+            self.worst = Some(at(worst));
         }
         self.other_class = self.other_class.saturating_add(other_class_in(self.spec.dtype, own, kept));
     }
@@ -37,14 +41,9 @@ impl ComparedBlocks {
 
     /// The result.
     pub(super) fn finish(self) -> ComparedOutput {
-        let found = self.comparing.found();
-        ComparedOutput {
-            mismatches: found.mismatches,
-            max_absolute: found.max_absolute,
-            first: self.first,
-            other_class: self.other_class,
-            ..ComparedOutput::spec_only(self.spec)
-        }
+        let found = self.comparing.finish();
+        let worst = self.worst.filter(|_| !found.matches);
+        ComparedOutput::found(self.spec, &found, (self.first, worst), self.other_class)
     }
 }
 

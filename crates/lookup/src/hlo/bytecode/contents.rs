@@ -287,7 +287,8 @@ fn builtin_element(dialect: &[u8], code: u64) -> Option<DType> {
     }
 }
 
-fn vhlo_element(code: u64) -> Option<DType> {
+/// The element type with a code of VHLO.
+pub(super) fn vhlo_element(code: u64) -> Option<DType> {
     Some(match code {
         0 => DType::Pred,
         2 => DType::Bf16,

@@ -11,7 +11,8 @@ use crate::timer::call_time_limits::AwaitedCall;
 use crate::timer::job::{Job, scratch};
 use crate::timer::measured::{OutputsAs, TakenOutputs};
 use crate::timer::protocol::{
-    ComparedOutput, ComparedOutputs, KeptOutput, KeptOutputs, Method, OutputRef, OutputsAnswer, capability,
+    ComparedOutput, ComparedOutputs, DifferingElement, KeptOutput, KeptOutputs, Method, OutputRef, OutputsAnswer,
+    capability,
 };
 
 impl Bench {
@@ -103,10 +104,11 @@ impl Bench {
 
 /// Whether a worker's comparison can be true.
 fn is_plausible(output: &ComparedOutput) -> bool {
-    let ComparedOutput { spec, mismatches, max_absolute, first, other_class } = output;
+    let ComparedOutput { spec, mismatches, max_absolute, first, worst, other_class, .. } = output;
     let elements = spec.elements().unwrap_or(u64::MAX);
+    let is_element = |one: &DifferingElement| one.element < elements;
     *mismatches.max(other_class) <= elements
-        && *max_absolute >= 0.0
+        && [*max_absolute, output.of_tolerance, output.rms, output.of_tile].iter().all(|part| *part >= 0.0)
         && first.is_some() == (*mismatches > 0)
-        && first.as_ref().is_none_or(|first| first.element < elements)
+        && first.iter().chain(worst).all(is_element)
 }

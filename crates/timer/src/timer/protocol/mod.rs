@@ -17,7 +17,7 @@ pub use limits::{MAX_KEPT_OUTPUTS, MAX_LINE_BYTES, MAX_RUNS, PROTOCOL_VERSION};
 pub use lines::{LineRead, one_line, read_line};
 pub use messages::{
     BeginParams, ComparedOutput, ComparedOutputs, CompileAnswer, CompileParams, CostAnalysis, DeviceMemory,
-    ExecutableRef, FirstMismatch, Hello, KeptOutput, KeptOutputs, KernelSchedule, KernelUse, LaunchedRuns, LoadAnswer,
-    LoadParams, MeasureAnswer, MemoryStats, Method, OutputRef, OutputsAnswer, ProgramRef, ProgramSignature, Request,
-    Response, RoundAnswer, RunningClocks, WireFailure, capability,
+    DifferingElement, ExecutableRef, Hello, KeptOutput, KeptOutputs, KernelSchedule, KernelUse, LaunchedRuns,
+    LoadAnswer, LoadParams, MeasureAnswer, MemoryStats, Method, OutputRef, OutputsAnswer, ProgramRef, ProgramSignature,
+    Request, Response, RoundAnswer, RunningClocks, WireFailure, capability,
 };
