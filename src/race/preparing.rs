@@ -136,7 +136,9 @@ impl Measuring<'_> {
             self.evidence.executables.insert(candidate, executable);
         }
         let (is_baseline, of) = (candidate == self.referee.identity.baseline, self.compiling.tried);
-        self.process.events.tell(EventKind::Prepared { cost: &cost, is_baseline, done, of });
+        if !self.is_confirming {
+            self.process.events.tell(EventKind::Prepared { cost: &cost, is_baseline, done, of });
+        }
         self.evidence.tell(ProgramFigures::new(candidate, cost.temporary_bytes, cost.work));
     }
 }

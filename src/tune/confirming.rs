@@ -1,58 +1,21 @@
 //! Provisional winners of a run, confirmed in fresh processes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::cache::Entry;
-use crate::counted::counted;
 use crate::decision::{JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
 use crate::failure::Failure;
-use crate::measured_by::MachineLoad;
-use crate::race::{Confirmation, JobEvidence, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
-use crate::search::Predictions;
+use crate::race::{Confirmation, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
 use crate::timer::events::{EventKind, Events, Slice};
 
 use super::job::{InputFolder, Materialized, materialize};
+use super::provisional::{ProvisionalCall, not_confirmed, undecided};
 use super::run::TunedStep;
-use super::searching::Race;
 use super::time_breakdown::{Tally, time_breakdown};
-use super::tuner::{Autotuner, DecidedEntry};
+use super::tuner::Autotuner;
 use super::tuning::{Tuning, TuningVerdict};
 use super::work::fill_work;
 use super::{OperationResult, Status, ended_by_user};
-
-/// Writes into an entry what fresh processes say about its config.
-pub(super) fn write_confirmation(entry: &mut Entry, Confirmation { verdict, processes }: &Confirmation) {
-    let Some(provenance) = &mut entry.provenance else { return };
-    provenance.ratio = verdict.ratio;
-    provenance.interval = verdict.interval;
-    if processes.iter().any(|process| process.is_contended) {
-        provenance.measured_by.load = MachineLoad::Contended;
-    }
-    provenance.processes = u32::try_from(processes.len()).unwrap_or(u32::MAX);
-}
-
-/// How the tuning of a call ended.
-pub(super) enum TunedCall {
-    /// With the entry in force, if there is one.
-    Ended(DecidedEntry),
-    /// With a winner that fresh processes have to confirm.
-    Provisional(Box<ProvisionalCall>),
-}
-
-/// A call whose winner is known from the process that chose it alone.
-pub(super) struct ProvisionalCall {
-    pub(super) race: Race,
-    pub(super) identity: JobIdentity,
-    pub(super) evidence: JobEvidence,
-    pub(super) cached: Option<Arc<Entry>>,
-    pub(super) is_own: bool,
-    /// The candidate that wins so far.
-    pub(super) winner: usize,
-    pub(super) predictions: Predictions,
-    pub(super) not_compiled: usize,
-}
 
 /// A provisional call of a plan, and its result so far.
 struct OpenCall<'s> {
@@ -245,36 +208,6 @@ impl Tuning<'_, '_> {
         self.result.reason.clone_from(&judgement.reason);
         Conclusion::Judged(judgement)
     }
-}
-
-/// Why a winner of one process is none.
-pub(crate) fn not_confirmed(Confirmation { verdict, processes }: &Confirmation) -> String {
-    format!(
-        "the best of the first process takes {:.3} of the baseline's time ({:.3}–{:.3}) in {}: not confirmed",
-        verdict.ratio,
-        verdict.interval.low,
-        verdict.interval.high,
-        counted(processes.len(), "fresh process")
-    )
-}
-
-/// Why nothing is decided, with what could have been seen.
-pub(crate) fn undecided(confirmation: Option<&Confirmation>) -> String {
-    let Some(Confirmation { verdict, processes }) = confirmation else {
-        return "no fresh process confirmed it in the time: allow more time".to_owned();
-    };
-    let least = match verdict.least_gain {
-        Some(gain) => format!("a gain of {:.1} % would have been seen", 100.0 * gain),
-        None => "too few for any gain".to_owned(),
-    };
-    format!(
-        "it varies by process: {:.3} of the baseline's time ({:.3}–{:.3}) over {}, {least}; allow more time, or more \
-         `--processes`",
-        verdict.ratio,
-        verdict.interval.low,
-        verdict.interval.high,
-        counted(processes.len(), "fresh process")
-    )
 }
 
 fn fail(one: &mut OpenCall<'_>, reason: &str) {

@@ -16,8 +16,8 @@ use crate::registry::{Invocation, NotRunnable};
 use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Forecast, ProgramFile, Timer};
 
-use super::confirming::{ProvisionalCall, TunedCall};
 use super::job::own_programs;
+use super::provisional::{ProvisionalCall, TunedCall};
 use super::searching::InvocationPlan;
 use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::Autotuner;

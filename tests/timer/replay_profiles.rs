@@ -163,7 +163,8 @@ fn decided(run: &Run) -> Vec<Value> {
     // profiles do not contain a program's memory and work
     let time = |one: &Value| json!([one["config"], one["median_ns"]]);
     let of_operation = |operation: &Value| {
-        let parts = ["call_key", "status", "reason", "speed_up", "speed_up_interval", "tie_set"];
+        // the speed-up is that of fresh processes, whose profiles are not kept
+        let parts = ["call_key", "status", "reason", "tie_set"];
         let candidates: Vec<Value> = operation["candidates"].as_array().unwrap().iter().map(of_candidate).collect();
         let times = ["best", "baseline"].map(|part| time(&operation[part]));
         json!([parts.map(|part| operation[part].clone()), times, operation["rounds_measured"], candidates])

@@ -258,11 +258,14 @@ impl Acknowledged {
     }
 }
 
-/// The entry without the time of its decision.
+/// The entry without the time of its decision, and without what depends on which calls its run confirmed beside it:
+/// their processes tell the spread between processes.
 pub fn timeless(entry: &Entry) -> Entry {
     let mut entry = entry.clone();
     if let Some(provenance) = &mut entry.provenance {
         provenance.decided_at = 0;
+        provenance.stability = None;
+        (provenance.interval.low, provenance.interval.high) = (0.0, 0.0);
     }
     entry
 }
