@@ -12,6 +12,9 @@ use autotune_lowered::registry::{Invocation, Registry};
 use autotune_lowered::report::{HtmlReport, write_html};
 use autotune_lowered::tune::{AutotuningResult, CandidateResult, CandidateStatus, OperationResult, TuneOptions};
 
+/// How often a job begins to confirm its winner.
+const CONFIRMING: usize = 3;
+
 const MS: u64 = 1_000_000;
 
 /// A call whose programs are not StableHLO that can be in `f64`.
@@ -72,7 +75,7 @@ fn what_is_as_near_to_the_program_in_f64_as_the_baseline_is_right() {
     let errors = &first.reference_errors[0];
     assert!((errors.own.max_absolute - 2.5e-3).abs() < 1e-6 && (errors.baseline.max_absolute - 2e-3).abs() < 1e-6);
     assert!((errors.own.rms.unwrap() - 2.5e-3 / 1.005).abs() < 1e-6, "{errors:?}");
-    assert_eq!(timer.begun, 3, "the job, one in f64 for both configs, and the job again");
+    assert_eq!(timer.begun, 3 + CONFIRMING, "the job, one in f64 for both configs, and the job again");
     let json = serde_json::to_string(first).unwrap();
     assert!(json.contains(r#""compared_by":"f64""#), "{json}");
 }
@@ -99,13 +102,13 @@ fn the_program_in_f64_runs_only_for_what_it_can_decide() {
         let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
         timer.outputs = outputs.to_vec();
         let found = place.tune(&mut timer, &TuneOptions::default());
-        assert_eq!((timer.begun, found.candidates[1].compared_by), (1, Some(by)));
+        assert_eq!((timer.begun, found.candidates[1].compared_by), (1 + CONFIRMING, Some(by)));
     }
     // far beyond what two right programs are apart
     let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS, 8 * MS]);
     timer.outputs = vec![1.0, 1.1, 1.0];
     let found = place.tune(&mut timer, &TuneOptions::default());
-    assert!(!refusal(&found.candidates[1]).contains("f64") && timer.begun == 1);
+    assert!(!refusal(&found.candidates[1]).contains("f64") && timer.begun == 1 + CONFIRMING);
 }
 
 #[test]
@@ -133,7 +136,7 @@ fn a_tolerance_that_is_set_or_recorded_decides_alone() {
     for tolerances in [OutputTolerances::default().of_all(0.01), OutputTolerances::default().of_output("0", 0.01)] {
         let mut timer = timer(None);
         let found = place.tune(&mut timer, &set(tolerances));
-        assert_eq!((timer.begun, found.candidates[1].compared_by), (1, Some(ComparedBy::Tolerance)));
+        assert_eq!((timer.begun, found.candidates[1].compared_by), (1 + CONFIRMING, Some(ComparedBy::Tolerance)));
     }
     let strict = OutputTolerances::default().of_all(0.0);
     let mut timer = timer(None);
@@ -182,13 +185,17 @@ fn a_few_elements_that_are_spread_are_accepted_where_other_inputs_agree() {
         // both configs after each other, of which the second finds the baseline's outputs again
         let (begun, found) = tuned_by(keeps, |number, _| ones_but((number > 0).then_some(7_000 * number)));
         let by = found.candidates.iter().skip(1).map(|row| row.compared_by);
-        assert_eq!((begun, by.collect::<Vec<_>>()), (7, vec![Some(ComparedBy::Outliers); 2]), "{keeps}: {found:?}");
+        assert_eq!(
+            (begun, by.collect::<Vec<_>>()),
+            (7 + CONFIRMING, vec![Some(ComparedBy::Outliers); 2]),
+            "{keeps}: {found:?}"
+        );
     }
     let tuned = |arrays| tuned_by(false, arrays);
     // beside each other
     let (begun, found) = tuned(|number, _| ones_but((number == 1).then_some([7_777, 7_778]).into_iter().flatten()));
     assert!(refusal(&found.candidates[1]).contains("which lie together"), "{found:?}");
-    assert_eq!(begun, 1);
+    assert_eq!(begun, 1 + CONFIRMING);
     // more than one in ten thousand
     let (_, found) = tuned(|number, _| ones_but((number == 1).then_some([10, 7_000, 19_000]).into_iter().flatten()));
     assert!(refusal(&found.candidates[1]).contains("in 3 of 20000 elements by up to 6.000e-3, most at element [0,10]"));
