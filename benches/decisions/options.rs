@@ -104,7 +104,7 @@ impl Options {
                 "--workers" => options.workers = number(&value()).max(1),
                 "--wall" => options.wall = number(&value()),
                 "--peer-repeats" => options.peer_repeats = number(&value()),
-                "--flip-runs" => options.flip_runs = number(&value()),
+                "--flip-runs" => options.flip_runs = number(&value()).max(1),
                 "--aa" => options.aa = number(&value()),
                 "--load" => options.load = number(&value()),
                 "--tune" => options.tune.push(value()),

@@ -30,8 +30,9 @@ pub(crate) struct Tuned {
     pub(crate) is_stored: bool,
 }
 
+/// The rounds of one case in a peer's own runtime.
 #[derive(Deserialize)]
-struct Measured {
+pub(crate) struct Measured {
     case: String,
     rounds: Rounds,
 }
@@ -40,7 +41,7 @@ struct Measured {
 pub(crate) struct Said {
     pub(crate) version: String,
     tuned: Vec<Tuned>,
-    own_reference: Vec<Measured>,
+    pub(crate) own_reference: Vec<Measured>,
 }
 
 impl Script<'_> {
@@ -72,16 +73,15 @@ impl Said {
         let tuned = self.tuned.iter().find(|tuned| tuned.case == operation.name).unwrap();
         (tuned, operation.candidate(&tuned.winner).unwrap())
     }
-
-    /// The reference of its own runtime; none if it was not measured.
-    pub(crate) fn own_reference(&self, operation: &Operation) -> Option<Judged> {
-        own_reference(&self.own_reference, operation)
-    }
 }
 
-/// The times of one case in a peer's own runtime, all processes together.
-fn own_reference(measured: &[Measured], operation: &Operation) -> Option<Judged> {
-    let own: Vec<&Rounds> = measured.iter().filter(|own| own.case == operation.name).map(|own| &own.rounds).collect();
+/// The reference of one case in the peers' own runtime, all its rounds together; none if nothing was measured.
+pub(crate) fn own_reference<'a>(
+    measured: impl IntoIterator<Item = &'a Measured>,
+    operation: &Operation,
+) -> Option<Judged> {
+    let of_case = measured.into_iter().filter(|own| own.case == operation.name);
+    let own: Vec<&Rounds> = of_case.map(|own| &own.rounds).collect();
     (!own.is_empty()).then(|| Judged::of(&own, operation.len(), operation.baseline))
 }
 
