@@ -4,11 +4,13 @@
 //! with a fresh cache folder, and compares every run with a reference that is measured before and after the runs. The
 //! cases are blocked matrix products of three sizes, and a causal attention, a masked softmax with a matrix product and
 //! a convolution, whose best config is in no corner of its space.
+//! With `--parts flips`, fresh runs of the tool, of ejkernel's tuner and of tune-jax are compared with each other.
 //! `--help` lists the parts and their flags. The benchmark needs a Python with JAX for the programs (`--python`, else
 //! that of the active environment) and a PJRT plugin for CPUs (`--plugin`, else the one that is found).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr, clippy::panic)]
 
 mod aa;
+mod flips;
 mod load;
 mod options;
 mod peer;
@@ -46,6 +48,8 @@ struct Report {
     /// As `wall`.
     peer: Vec<peer::Peer>,
     aa: Vec<aa::Row>,
+    /// As `wall`.
+    flips: Vec<flips::Compared>,
 }
 
 impl Report {
@@ -81,7 +85,7 @@ fn main() {
     let began = Instant::now();
     report.ended("start", began);
 
-    let judged = [Part::Repeats, Part::Wall, Part::Peer].into_iter().any(|part| options.has(part));
+    let judged = [Part::Repeats, Part::Wall, Part::Peer, Part::Flips].into_iter().any(|part| options.has(part));
     // load changes the best config, so each load has its own reference
     let halves = |half: u64| -> Vec<Half> {
         let beside = |load: usize| {
@@ -107,6 +111,13 @@ fn main() {
             report.ended(&format!("wall and peer beside {load} busy processes"), began);
         }
     }
+    let mut flips = Vec::new();
+    if options.has(Part::Flips) {
+        for load in options.loads() {
+            flips.push(flips::run(&options, &programs, load));
+            report.ended(&format!("flips beside {load} busy processes"), began);
+        }
+    }
     if let Some(first) = first {
         let second = halves(1);
         report.ended("second half of the reference", began);
@@ -127,6 +138,7 @@ fn main() {
         }
         let walls = turns.into_iter().filter_map(|turns| Some((turns.load, turns.walls?)));
         report.wall = walls.map(|(load, walls)| walls.judge(load, &programs, sample_ns)).collect();
+        report.flips = flips.iter().zip(&references).map(|(runs, of)| runs.judge(&programs, of)).collect();
         report.save(&saved);
     }
     if options.has(Part::Aa) {

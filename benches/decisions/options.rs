@@ -6,10 +6,11 @@ use autotune_lowered::timer::pjrt::discover;
 
 const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
 
-  --parts LIST        of reference,repeats,wall,peer,aa [all]
+  --parts LIST        of reference,repeats,wall,peer,aa,flips [all]
   --work DIR          programs and scratch, made once [target/bench-decisions]
   --python PYTHON     makes the programs: has JAX [that of the active environment]
   --peer PYTHON       has ejkernel; without it the peer is left out
+  --tune-jax PYTHON   has tune-jax; without it `flips` leaves tune-jax out
   --plugin FILE       PJRT plugin [the one that is found]
   --cases LIST        what is tuned [matmul-64,matmul-256,matmul-512,attention,softmax-matmul,convolution]
   --repeats N         full runs of each minimum improvement [20]
@@ -18,6 +19,7 @@ const HELP: &str = "cargo bench --bench decisions -- [FLAG]…
   --workers N         measuring processes that share each half's rounds [1]
   --wall N            fresh runs whose wall time is taken [3]
   --peer-repeats N    runs of the peer's tuner, each in a process of its own [3]
+  --flip-runs N       fresh runs of each tuner, whose configs are compared [10]
   --aa N              runs of one kernel against itself [40]
   --load K            every part once more, beside K busy processes [0: not again]
   --format FORMAT     markdown or json, on stdout [markdown]
@@ -31,14 +33,16 @@ pub(crate) enum Part {
     Wall,
     Peer,
     Aa,
+    Flips,
 }
 
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("reference", Part::Reference),
     ("repeats", Part::Repeats),
     ("wall", Part::Wall),
     ("peer", Part::Peer),
     ("aa", Part::Aa),
+    ("flips", Part::Flips),
 ];
 
 /// All cases of `cases.py`.
@@ -58,6 +62,7 @@ pub(crate) struct Options {
     pub(crate) work: PathBuf,
     pub(crate) python: PathBuf,
     pub(crate) peer: Option<PathBuf>,
+    pub(crate) tune_jax: Option<PathBuf>,
     parts: Vec<Part>,
     pub(crate) cases: Vec<String>,
     pub(crate) repeats: usize,
@@ -66,6 +71,7 @@ pub(crate) struct Options {
     pub(crate) workers: usize,
     pub(crate) wall: usize,
     pub(crate) peer_repeats: usize,
+    pub(crate) flip_runs: usize,
     pub(crate) aa: usize,
     pub(crate) load: usize,
     pub(crate) format: Format,
@@ -89,6 +95,7 @@ impl Options {
                 "--work" => options.work = PathBuf::from(value()),
                 "--python" => options.python = PathBuf::from(value()),
                 "--peer" => options.peer = Some(PathBuf::from(value())),
+                "--tune-jax" => options.tune_jax = Some(PathBuf::from(value())),
                 "--plugin" => plugin = Some(PathBuf::from(value())),
                 "--cases" => options.cases = list(&value(), case),
                 "--repeats" => options.repeats = number(&value()),
@@ -97,6 +104,7 @@ impl Options {
                 "--workers" => options.workers = number(&value()).max(1),
                 "--wall" => options.wall = number(&value()),
                 "--peer-repeats" => options.peer_repeats = number(&value()),
+                "--flip-runs" => options.flip_runs = number(&value()).max(1),
                 "--aa" => options.aa = number(&value()),
                 "--load" => options.load = number(&value()),
                 "--tune" => options.tune.push(value()),
@@ -126,6 +134,7 @@ impl Options {
             work: manifest.join("target/bench-decisions"),
             python: environment.unwrap_or_else(|| "python3".into()),
             peer: None,
+            tune_jax: None,
             parts: PARTS.iter().map(|(_, part)| *part).collect(),
             cases: CASES.map(str::to_owned).to_vec(),
             repeats: 20,
@@ -134,6 +143,7 @@ impl Options {
             workers: 1,
             wall: 3,
             peer_repeats: 3,
+            flip_runs: 10,
             aa: 40,
             load: 0,
             format: Format::Markdown,

@@ -1,77 +1,26 @@
-"""ejkernel's own tuner on the same functions: `python benches/decisions/peer.py ROUNDS CASE…` (JAX, ejkernel 0.0.80).
+"""ejkernel's own tuner on the same functions: `python benches/decisions/peer.py ROUNDS STORE CASE…` (ejkernel 0.0.80).
 
-Prints one JSON object per line: first the versions, then for each case the tuner's seconds at its defaults and its
-winner. If ROUNDS is above zero, also the times of all candidates in this process, in interleaved and shuffled rounds,
-the baseline first: the tuner chose for this process's runtime, so its winner is also judged by that.
+`peers.py` describes the arguments and what is printed.
 """
 
-import importlib.metadata
-import json
-import random
-import statistics
-import sys
-import time
-
-import jax
-import numpy as np
-from cases import CASES
+import peers
+from ejkernel.ops.config.persistent import PersistentCache
 from ejkernel.ops.config.selection import Tuner
-
-# the shortest sample of a round, and the fewest runs in it
-SAMPLE_SECONDS, LEAST_RUNS = 2e-3, 3
-WARM_UP_ROUNDS = 3
+from ejkernel.ops.utils.fingerprint import device_fingerprint
 
 
-def arrays(name):
-    # a different seed for each case
-    random_numbers = np.random.default_rng(list(name.encode()))
-    case = CASES[name]
-    of_spec = lambda spec, scale: random_numbers.standard_normal(spec.shape, dtype=np.float32) * np.float32(scale)
-    return [jax.device_put(of_spec(spec, case.scales[argument])) for argument, spec in case.specs.items()]
-
-
-def tune(name):
-    arguments, case = arrays(name), CASES[name]
-    start = time.perf_counter()
-    # as ejkernel's selector chain calls it
+def tune(name, case, arguments, store):
+    # as ejkernel's selector chain does: look in the persistent cache, else measure and keep the winner there
+    cache = store and PersistentCache(name, path=str(store / f"{name}.json"))
+    key = device_fingerprint(), f"{case.op}@v1", name
+    found = cache and cache.get(*key)
+    if found is not None:
+        return vars(found), True
     winner = Tuner().autotune(case.function, arguments, {}, case.configs)
-    return {"case": name, "seconds": time.perf_counter() - start, "winner": winner}
-
-
-def reference(name, rounds):
-    arguments, case = arrays(name), CASES[name]
-    configs = case.configs
-    compiled = [jax.jit(case.function(config)).lower(*arguments).compile() for config in configs]
-    first = configs.index(case.baseline)
-    order = [index for index in range(len(configs)) if index != first]
-    shuffle = random.Random(name).shuffle
-
-    def nanoseconds(run):
-        start = time.perf_counter_ns()
-        run(*arguments).block_until_ready()
-        return time.perf_counter_ns() - start
-
-    def one_round(runs):
-        shuffle(order)
-        times = {index: [nanoseconds(compiled[index]) for _ in range(runs)] for index in [first, *order]}
-        return [statistics.median(times[index]) for index in range(len(configs))]
-
-    warm = [one_round(LEAST_RUNS) for _ in range(WARM_UP_ROUNDS)]
-    runs = max(LEAST_RUNS, round(SAMPLE_SECONDS * 1e9 / min(warm[-1])))
-    return {"case": name, "runs": runs, "rounds": [one_round(runs) for _ in range(rounds)]}
-
-
-def main():
-    jax.config.update("jax_platforms", "cpu")
-    rounds, names = int(sys.argv[1]), sys.argv[2:]
-    say = lambda line: print(json.dumps(line), flush=True)
-    say({name: importlib.metadata.version(name) for name in ("ejkernel", "jax")})
-    jax.block_until_ready(jax.numpy.zeros(1))  # the device is open before a clock runs
-    for name in names:
-        say(tune(name))
-    for name in names if rounds else []:
-        say(reference(name, rounds))
+    if cache:
+        cache.put(*key, winner)
+    return winner, False
 
 
 if __name__ == "__main__":
-    main()
+    peers.main("ejkernel", tune)

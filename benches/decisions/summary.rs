@@ -34,7 +34,19 @@ pub(crate) fn jaccard(one: &[usize], other: &[usize]) -> f64 {
 pub(crate) fn mean_jaccard(sets: &[Vec<usize>]) -> f64 {
     let pairs = sets.iter().enumerate().flat_map(|(i, one)| sets[i + 1..].iter().map(move |other| jaccard(one, other)));
     let indices: Vec<f64> = pairs.collect();
-    indices.iter().sum::<f64>() / indices.len() as f64
+    mean(&indices)
+}
+
+/// Share of the pairs whose members differ, which is the probability that two runs do; NaN for fewer than two values.
+pub(crate) fn pairs_that_differ(values: &[usize]) -> f64 {
+    let pairs = values.iter().enumerate().flat_map(|(i, one)| values[i + 1..].iter().map(move |other| one != other));
+    let differ: Vec<bool> = pairs.collect();
+    differ.iter().filter(|&&differ| differ).count() as f64 / differ.len() as f64
+}
+
+/// Mean of some values; NaN without values.
+pub(crate) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The largest rate at which `hits` or fewer of `n` still have a probability of 5% (Clopper and Pearson, one-sided).

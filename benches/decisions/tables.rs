@@ -3,7 +3,8 @@
 use std::fmt::{Display, Write};
 
 use crate::Report;
-use crate::summary::Summary;
+use crate::flips::{Compared, Figures, Part, Row};
+use crate::summary::{Summary, mean};
 use crate::wall::Wall;
 
 pub(crate) fn markdown(report: &Report) -> String {
@@ -11,7 +12,7 @@ pub(crate) fn markdown(report: &Report) -> String {
     let part = |(name, seconds, load): &(String, f64, f64)| format!("{name} {seconds:.0} s, load {load}");
     let parts = report.parts.iter().map(part).collect::<Vec<_>>().join("; ");
     let _ = writeln!(out, "{}; {} cores. {parts}.\n", report.tool, report.cores);
-    let sections = [references(report), repeats(report), wall(report), peer(report), aa(report)];
+    let sections = [references(report), repeats(report), wall(report), peer(report), aa(report), flips(report)];
     out.push_str(&sections.into_iter().flatten().collect::<Vec<_>>().join("\n"));
     out
 }
@@ -257,4 +258,88 @@ fn aa(report: &Report) -> Option<String> {
         ],
         rows.collect(),
     )
+}
+
+fn flips(report: &Report) -> Option<String> {
+    let tables: Vec<String> =
+        report.flips.iter().flat_map(|of| [five_numbers(of), flips_by_case(of)]).flatten().collect();
+    (!tables.is_empty()).then(|| tables.join("\n"))
+}
+
+/// The five numbers of each tuner under one load.
+fn five_numbers(compared: &Compared) -> Option<String> {
+    let row = |of: &Figures| {
+        [
+            of.tuner.clone(),
+            of.seconds.n.to_string(),
+            percent(of.mean_regret),
+            median_p95_most(&of.regret),
+            share(&of.top_1),
+            format!("{}, {}", percent(mean(&of.flips.values)), spread(&of.flips, percent)),
+            of.replayed.as_ref().map_or_else(|| "–".to_owned(), share),
+            share(&of.ranks_agree),
+            share(&of.undecided),
+            seconds(&of.seconds),
+        ]
+    };
+    table(
+        &format!("Fresh runs of each tuner beside {} busy processes, all cases:", compared.load),
+        [
+            "tuner",
+            "runs",
+            "mean regret",
+            "regret: median / 95th percentile / worst",
+            "top-1",
+            "flips: mean over the cases, median (quartiles)",
+            "replayed",
+            "cases in which four ranks agree",
+            "undecided",
+            "seconds of a run",
+        ],
+        compared.tuners.iter().map(row).collect(),
+    )
+}
+
+fn flips_by_case(compared: &Compared) -> Option<String> {
+    let row = |(tuner, row): (&str, &Row)| {
+        [
+            row.case.clone(),
+            tuner.to_owned(),
+            percent(row.mean_regret),
+            median_p95_most(&row.regret),
+            median_p95_most(&row.regret_here),
+            share(&row.top_1),
+            percent(row.flips),
+            row.replayed.as_ref().map_or_else(|| "–".to_owned(), share),
+            row.best.clone(),
+            counted(&row.configs),
+            counted(&row.configs_of_ranks),
+        ]
+    };
+    let mut rows: Vec<(&str, &Row)> =
+        compared.tuners.iter().flat_map(|of| of.cases.iter().map(|row| (of.tuner.as_str(), row))).collect();
+    // the tuners of a case below each other; the sort is stable
+    let order: Vec<&String> = compared.tuners.first()?.cases.iter().map(|row| &row.case).collect();
+    rows.sort_by_key(|(_, row)| order.iter().position(|&case| *case == row.case));
+    table(
+        &format!("The same by case, beside {} busy processes:", compared.load),
+        [
+            "case",
+            "tuner",
+            "mean regret",
+            "regret in its own runtime: median / 95th percentile / worst",
+            "regret here",
+            "top-1",
+            "flips",
+            "replayed",
+            "best there",
+            "configs of the runs",
+            "of four ranks",
+        ],
+        rows.into_iter().map(row).collect(),
+    )
+}
+
+fn share(of: &Part) -> String {
+    part(of.some, of.all)
 }
