@@ -142,7 +142,7 @@ impl Autotuner<'_> {
         let committed = match conclusion {
             Conclusion::Judged(judgement) => {
                 let (predictions, not_compiled) = (std::mem::take(predictions), *not_compiled);
-                tuning.commit(TuningVerdict { judgement, predictions, not_compiled })
+                tuning.commit(TuningVerdict { judgement: *judgement, predictions, not_compiled })
             }
             _ => Ok(None),
         };
@@ -168,7 +168,7 @@ enum Conclusion {
     /// More of them would tell.
     Open,
     /// This, to be committed.
-    Judged(Judgement),
+    Judged(Box<Judgement>),
     /// Nothing, as the result says.
     Ended,
 }
@@ -178,7 +178,7 @@ impl Tuning<'_, '_> {
     fn conclusion(&mut self, winner: &mut usize, spread: &ProcessSpread, is_last: bool) -> Conclusion {
         let mut judgement = self.judgement(self.incumbent());
         if judgement.outcome != JudgedOutcome::Faster {
-            return Conclusion::Judged(judgement);
+            return Conclusion::Judged(Box::new(judgement));
         }
         *winner = judgement.winner;
         let processes = self.referee().processes(&self.evidence, *winner);
@@ -206,7 +206,7 @@ impl Tuning<'_, '_> {
             }
         }
         self.result.reason.clone_from(&judgement.reason);
-        Conclusion::Judged(judgement)
+        Conclusion::Judged(Box::new(judgement))
     }
 }
 
