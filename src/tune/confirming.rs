@@ -1,7 +1,7 @@
 //! Provisional winners of a run, confirmed in fresh processes.
 
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::decision::{JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
 use crate::failure::Failure;
@@ -22,8 +22,9 @@ struct OpenCall<'s> {
     index: usize,
     call: Box<ProvisionalCall>,
     step: &'s mut TunedStep,
-    /// Processes of this run that measured it.
+    /// Processes of this run that measured it, and their time for it.
     processes: u32,
+    spent: Duration,
 }
 
 impl Autotuner<'_> {
@@ -34,7 +35,7 @@ impl Autotuner<'_> {
         let mut open: Vec<OpenCall<'_>> = Vec::new();
         for (index, step) in steps.iter_mut().enumerate() {
             if let Some(call) = step.provisional.take() {
-                open.push(OpenCall { index, call, step, processes: 0 });
+                open.push(OpenCall { index, call, step, processes: 0, spent: Duration::ZERO });
             }
         }
         // an earlier run may have measured enough
@@ -67,7 +68,9 @@ impl Autotuner<'_> {
         let name = operation.call.to_string();
         let slice = events.open(Slice::Operation { name: &name, index: one.index, of });
         one.processes += 1;
+        let begin = Instant::now();
         let measured = self.confirm_call(&events, &mut one.call);
+        one.spent += begin.elapsed();
         drop(slice);
         operation.time_breakdown += time_breakdown(&tally);
         match measured {
@@ -105,7 +108,9 @@ impl Autotuner<'_> {
         let mut known = all.iter().zip(&spreads);
         open.retain_mut(|one| {
             let Some((own, spread)) = known.next() else { return true };
-            let is_last = is_over || one.processes >= self.options.race.most_processes(own);
+            // they may take half as long again as the race
+            let is_late = self.options.race.budget.is_some_and(|budget| one.spent >= budget / 2);
+            let is_last = is_over || is_late || one.processes >= self.options.race.most_processes(own);
             !self.conclude(one, spread, (of, is_last))
         });
     }

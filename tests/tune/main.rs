@@ -15,6 +15,7 @@ mod noisy;
 mod numerics;
 mod precise_options;
 mod process_options;
+mod processes;
 mod prove;
 mod run;
 mod search;
