@@ -71,7 +71,11 @@ impl Measuring<'_> {
     /// Waits for others to leave the cores, unless the load is what is measured.
     fn wait_for_quiet(&mut self) {
         let options = self.referee.options;
-        if options.load == LoadPolicy::Wait {
+        if options.load == LoadPolicy::Wait && options.quiet.is_left() {
+            if self.watch.is_first_wait() {
+                let text = "other processes use the cores: waiting for them to end (`--wait-for-quiet`)";
+                self.process.events.tell(EventKind::Ahead(text));
+            }
             let _waiting = self.process.events.open(Slice::Step("wait for a quiet machine"));
             let process = &self.process;
             self.watch.wait_for_quiet(&options.quiet, || process.check_cancelled().is_err());
