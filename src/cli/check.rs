@@ -55,7 +55,8 @@ pub(super) struct CheckArgs {
     /// user compiled or that a key of --verify-key signed (docs/targets.md)
     #[arg(long, value_name = "STORE")]
     pub compiled: Vec<PathBuf>,
-    /// Interleaved rounds of each cached config and its baseline; more of them, each series in a process of its own, if it seems changed
+    /// Interleaved rounds of each cached config and its baseline; more of them, each series in a process of its own, if
+    /// it seems changed
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: u32,
     /// Time for each such series of rounds

@@ -26,7 +26,7 @@ pub const INTERRUPTED: u8 = 130;
 
 /// The codes and their meanings, for `--help` and the documentation's test.
 pub const TABLE: &[(u8, &str)] = &[
-    (ALL_TUNED, "every label is tuned, or was already"),
+    (ALL_TUNED, "every label is tuned, or was already, or is undecided and keeps its baseline"),
     (SOME_FAILED, "some operations or programs failed, matched nothing or were not started"),
     (USAGE, "wrong command line"),
     (NOTHING_MATCHED, "no label, or none that matches a recorded invocation of this device"),

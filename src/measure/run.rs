@@ -122,7 +122,8 @@ pub fn measure(
     Ok(measured)
 }
 
-/// What its profile has to say. Every run has all of its operations, so events that count as lost are of something else.
+/// What its profile has to say. Every run has all of its operations, so events that count as lost are of something
+/// else.
 fn findings(round: &ProfiledRound) -> Vec<Finding> {
     let of_round = |finding: &&Finding| !matches!(finding, Finding::DroppedEvents { .. });
     round.times().findings.iter().filter(of_round).cloned().collect()

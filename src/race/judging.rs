@@ -70,8 +70,8 @@ impl Measuring<'_> {
         bounds.slack(terms.slack.get(index).copied().unwrap_or_default())
     }
 
-    /// The errors of a candidate's outputs and of the baseline's against the program in `f64`, which runs if this is the
-    /// first question for it.
+    /// The errors of a candidate's outputs and of the baseline's against the program in `f64`, which runs if this is
+    /// the first question for it.
     fn errors(
         &mut self,
         files: &[OutputArray],

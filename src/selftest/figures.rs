@@ -46,8 +46,8 @@ pub struct Figures {
     pub between_rounds: f64,
     /// Standard deviation of the differences between copies that remain after any number of rounds.
     pub between_copies: f64,
-    /// How much the ratio of two copies varies between processes, beyond what their rounds explain; absent if fewer than
-    /// two processes measured it.
+    /// How much the ratio of two copies varies between processes, beyond what their rounds explain; absent if fewer
+    /// than two processes measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between_processes: Option<ProcessSpread>,
     /// How often one is called better.

@@ -359,14 +359,15 @@ def test_ejkernels_call_under_vmap_is_tuned_as_it_runs(program, tmp_path, monkey
 
     module = autotune_lowered.dump(lowered, tmp_path / "module.mlir")
     words = [module, "--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--format", "json"]
-    words += ["--timer", f"jax:{sys.executable}", "--rounds", "6"]
+    # nothing gains that much: the decision does not hang on how busy the machine is
+    words += ["--timer", f"jax:{sys.executable}", "--rounds", "6", "--min-improvement", "0.9"]
     from autotune_lowered import _program
 
     done = _program.run([str(word) for word in words], 500)
     assert done.code == 0, done.stderr
     (operation,) = json.loads(done.stdout)["operations"]
     assert (operation["call_key"], operation["batch"]) == (record["call_key"], record["batch"])
-    assert operation["status"] in ("tuned", "baseline-kept") and "flags" not in operation
+    assert operation["status"] == "baseline-kept" and "flags" not in operation
     # under ejkernel's key the same config, with a flag; under the variant's key without
     cache, here = autotune_lowered.Cache.open(tmp_path / "cache"), autotune_lowered.device()
     assert cache.get(here, "flash_attention@v2", record["call_key"]).flags == ()

@@ -30,7 +30,7 @@ class FleetOperation:
     device: str
     """The kind of device, and its hardware part."""
     status: str
-    """`tuned`, `baseline-kept`, `cached`, `values-unknown`, `not-believed` or `failed`."""
+    """`tuned`, `baseline-kept`, `cached`, `values-unknown`, `not-believed`, `undecided` or `failed`."""
     best: dict[str, Any] | None
     """The config to use; None if nothing was decided."""
     best_ns: float | None

@@ -7,10 +7,10 @@
 //! 1. Every element is within its type's tolerance, and the root mean square of the differences is what the rounding of
 //!    the results explains. A sum in a too narrow type may pass the first half; it fails the second.
 //! 2. The same program in `f64` shows the error of both. A candidate is as good as the baseline if its error is of the
-//!    same size: bounds on rounding errors hold for every order of a sum (N. Higham, Accuracy and Stability of Numerical
-//!    Algorithms, chapter 4).
-//! 3. Without such a program, a few elements may be beyond the tolerance if they are spread, since an error in a program
-//!    hits rows or tiles.
+//!    same size: bounds on rounding errors hold for every order of a sum (N. Higham, Accuracy and Stability of
+//!    Numerical Algorithms, chapter 4).
+//! 3. Without such a program, a few elements may be beyond the tolerance if they are spread, since an error in a
+//!    program hits rows or tiles.
 
 use serde::{Deserialize, Serialize};
 
@@ -34,8 +34,8 @@ const MOST_RELATIVE: f64 = 0.25;
 /// The part of that factor by which the root mean square of the differences grows: it explains more roundings to begin
 /// with.
 const RMS_OF_GROWTH: f64 = 0.5;
-/// The error of a candidate may be these multiples of the baseline's: in the root mean square, at the worst element, and
-/// in the worst row or tile.
+/// The error of a candidate may be these multiples of the baseline's: in the root mean square, at the worst element,
+/// and in the worst row or tile.
 const TIMES_RMS: f64 = 2.0;
 const TIMES_LARGEST: f64 = 4.0;
 const TIMES_TILE: f64 = 3.0;

@@ -38,8 +38,8 @@ pub struct ArrayComparison {
 pub struct WorstElement {
     /// Its index, row major.
     pub element: u64,
-    /// Its difference over what the tolerance allows there; [`f64::MAX`] if nothing is allowed or only one of the two is
-    /// finite.
+    /// Its difference over what the tolerance allows there; [`f64::MAX`] if nothing is allowed or only one of the two
+    /// is finite.
     pub of_tolerance: f64,
 }
 

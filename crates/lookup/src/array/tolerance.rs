@@ -70,8 +70,8 @@ impl Tolerance {
 }
 
 impl DType {
-    /// The spacing of results at one, as far as it counts for outputs: of `f32` that of TF32, which matrix units use for
-    /// it, and of `f64` its tolerance. `None` for integers and booleans.
+    /// The spacing of results at one, as far as it counts for outputs: of `f32` that of TF32, which matrix units use
+    /// for it, and of `f64` its tolerance. `None` for integers and booleans.
     pub(super) fn rounding(self) -> Option<f64> {
         Some(match self {
             Self::F64 | Self::C128 => 1e-9,

@@ -105,8 +105,8 @@ pub(crate) struct Node<'a> {
     pub(crate) payload: Cow<'a, [u8]>,
     /// The names of the computations that it calls.
     pub(crate) called: Vec<Cow<'a, [u8]>>,
-    /// Its attributes as text spells them, as far as a reader keeps them; of HLO text all behind the equal sign, because
-    /// the layouts of results stand there.
+    /// Its attributes as text spells them, as far as a reader keeps them; of HLO text all behind the equal sign,
+    /// because the layouts of results stand there.
     pub(crate) attributes: Cow<'a, [u8]>,
     /// The node whose region holds it.
     pub(crate) holder: Option<NodeId>,

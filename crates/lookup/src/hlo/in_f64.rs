@@ -62,8 +62,8 @@ pub enum NotInF64 {
     Nothing,
 }
 
-/// The portable artifact with every floating-point tensor in `f64`. What depends on the width of its type, though only if
-/// that is a float, has no copy: the operations are looked at by name alone.
+/// The portable artifact with every floating-point tensor in `f64`. What depends on the width of its type, though only
+/// if that is a float, has no copy: the operations are looked at by name alone.
 ///
 /// # Errors
 /// If it would not compute the same function, no tensor changes, or it is no bytecode that is understood.

@@ -8,9 +8,9 @@ use super::graph::{Computation, Node, NodeId, Type};
 use super::mlir_text;
 use crate::array::ArraySpec;
 
-/// Most terms of a sum or product that StableHLO accumulates in a floating-point type narrower than `f32`; zero if there
-/// is none, and for other forms. Matrix products do not count, because matrix units accumulate in `f32`, nor do windows,
-/// whose sizes the readers do not keep.
+/// Most terms of a sum or product that StableHLO accumulates in a floating-point type narrower than `f32`; zero if
+/// there is none, and for other forms. Matrix products do not count, because matrix units accumulate in `f32`, nor do
+/// windows, whose sizes the readers do not keep.
 pub(super) fn longest_narrow_sum(form: ModuleForm, bytes: &[u8]) -> u64 {
     let mut longest = 0;
     let mut see = |function: &Computation<'_>| longest = longest.max(longest_of(function));

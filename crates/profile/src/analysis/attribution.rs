@@ -76,7 +76,8 @@ impl Attribution {
         })
     }
 
-    /// Of a kernel with an instruction's name. If it runs several times in an execution, other instructions run it, too.
+    /// Of a kernel with an instruction's name. If it runs several times in an execution, other instructions run it,
+    /// too.
     pub(super) fn of_named_kernel(self, is_single: bool) -> Self {
         let known = Self { known_by: KnownBy::NamedKernel, ..self };
         match is_single {

@@ -79,8 +79,8 @@ pub enum HloFileError {
 }
 
 impl HloFiles {
-    /// Reads files, compressed with gzip or zstd or not, and folders of dumps in any form. A named file must be HLO; one
-    /// found in a folder that cannot be read becomes a note.
+    /// Reads files, compressed with gzip or zstd or not, and folders of dumps in any form. A named file must be HLO;
+    /// one found in a folder that cannot be read becomes a note.
     ///
     /// # Errors
     ///

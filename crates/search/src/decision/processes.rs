@@ -7,17 +7,17 @@
 //! A process's logarithm of the ratio is `x ~ N(μ, σ² + w²)`: `w` is the standard error of its own rounds' median, and
 //! `σ` the spread between processes. Two or three processes cannot tell `σ`, so it has a distribution, a scaled inverse
 //! χ², from what is known of the machine and from the other calls of the run ([`ProcessSpread`]). The e-value is the
-//! likelihood of the ratios under `μ ~ N(0, τ²)`, averaged over a few `τ`, over that under `μ = 0`, both averaged over `σ`. It is a martingale
-//! over processes, so it may be looked at after each of them (Ville's inequality; Robbins, Statistical methods related
-//! to the law of the iterated logarithm, 1970). One process multiplies it by a bounded factor, however fast it was: a
-//! state of the machine that every third process meets would else pass as a gain.
+//! likelihood of the ratios under `μ ~ N(0, τ²)`, averaged over a few `τ`, over that under `μ = 0`, both averaged over
+//! `σ`. It is a martingale over processes, so it may be looked at after each of them (Ville's inequality; Robbins,
+//! Statistical methods related to the law of the iterated logarithm, 1970). One process multiplies it by a bounded
+//! factor, however fast it was: a state of the machine that every third process meets would else pass as a gain.
 
 use serde::{Deserialize, Serialize};
 
-use super::noise::RoundNoise;
-use super::paired::{Round, log_ratios};
+use super::process_ratio::ProcessRatio;
+use super::process_spread::ProcessSpread;
 use super::rules::DecisionRules;
-use crate::stats::{Interval, median};
+use crate::stats::Interval;
 
 /// Standard deviations of the prior of μ, each as likely: an effect of three per cent is as usual as a factor of two.
 const EFFECTS: [f64; 3] = [0.03, 0.2, 1.0];
@@ -29,149 +29,6 @@ const NEEDED: f64 = 1.0 / CONFIRM_ERROR;
 /// machine. If one process in three is fast by chance, three agree in 3.7 % of all cases, and five in 0.4 %.
 const MOST_QUIET: f64 = 4.7;
 const MOST_CONTENDED: f64 = 2.55;
-/// Fewest rounds of a process that count.
-const LEAST_ROUNDS: usize = 3;
-/// From a standard deviation to the standard error of a median: √(π/2).
-const OF_MEDIAN: f64 = 1.253_3;
-/// A spread below this is luck, not a quality of the machine.
-const LEAST_SPREAD: f64 = 0.002;
-/// Points of the distribution of σ, from an eighth of its scale to sixteen times.
-const SCALES: i32 = 29;
-
-/// What one process says about a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ProcessRatio {
-    /// The process, numbered over all that measured the job.
-    pub epoch: u32,
-    /// Median of the candidate's time over the baseline's, round by round.
-    pub ratio: f64,
-    /// Standard error of its logarithm.
-    pub error: f64,
-    /// Rounds that count.
-    pub rounds: usize,
-    /// Whether other processes used the cores meanwhile.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_contended: bool,
-}
-
-impl ProcessRatio {
-    /// What a process says whose rounds have this ratio and this standard error of its logarithm.
-    pub fn new(epoch: u32, ratio: f64, error: f64) -> Self {
-        Self { epoch, ratio, error, rounds: LEAST_ROUNDS, is_contended: false }
-    }
-
-    /// The same beside this ratio.
-    #[must_use]
-    pub fn over(self, ratio: f64) -> Self {
-        Self { ratio: self.ratio / ratio, ..self }
-    }
-
-    /// The same with another ratio.
-    #[must_use]
-    pub(super) fn with_ratio(self, ratio: f64) -> Self {
-        Self { ratio, ..self }
-    }
-
-    fn log(&self) -> f64 {
-        self.ratio.ln()
-    }
-}
-
-/// The ratio of a candidate in each process that measured it beside the baseline often enough, in the processes' order.
-pub fn process_ratios(rounds: &[Round], candidate: usize, baseline: usize) -> Vec<ProcessRatio> {
-    let same = |one: &Round, other: &Round| one.epoch == other.epoch;
-    rounds.chunk_by(same).filter_map(|rounds| process_ratio(rounds, candidate, baseline)).collect()
-}
-
-fn process_ratio(rounds: &[Round], candidate: usize, baseline: usize) -> Option<ProcessRatio> {
-    let differences = log_ratios(rounds, candidate, baseline);
-    if differences.len() < LEAST_ROUNDS {
-        return None;
-    }
-    let contended = rounds.iter().filter(|round| round.is_contended).count();
-    Some(ProcessRatio {
-        epoch: rounds.first()?.epoch,
-        ratio: median(&differences)?.exp(),
-        error: RoundNoise::of_one(&differences).deviation() * OF_MEDIAN / (differences.len() as f64).sqrt(),
-        rounds: differences.len(),
-        is_contended: 2 * contended > rounds.len(),
-    })
-}
-
-/// What is known about the spread of ratios between processes: a standard deviation, and the degrees of freedom that it
-/// rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ProcessSpread {
-    /// Standard deviation of the logarithm of a ratio between processes.
-    pub deviation: f64,
-    /// Degrees of freedom.
-    pub degrees: f64,
-}
-
-impl ProcessSpread {
-    /// What is assumed of a quiet machine of which nothing is known, and of a busy one (docs/decisions.md has the
-    /// measurements).
-    pub const QUIET: Self = Self { deviation: 0.02, degrees: 6.0 };
-    /// The same of a machine whose cores other processes use.
-    pub const CONTENDED: Self = Self { deviation: 0.1, degrees: 4.0 };
-
-    /// A spread that this many degrees of freedom tell.
-    pub fn new(deviation: f64, degrees: f64) -> Self {
-        Self { deviation, degrees }
-    }
-
-    /// The same with what the processes of another call add.
-    #[must_use]
-    pub fn and(self, processes: &[ProcessRatio]) -> Self {
-        let more = processes.len().saturating_sub(1) as f64;
-        let mean = processes.iter().map(ProcessRatio::log).sum::<f64>() / processes.len().max(1) as f64;
-        let squares: f64 = processes.iter().map(|process| (process.log() - mean).powi(2) - process.error.powi(2)).sum();
-        if more <= 0.0 || !squares.is_finite() {
-            return self;
-        }
-        let degrees = self.degrees + more;
-        let variance = (self.degrees * self.deviation.powi(2) + squares.max(0.0)) / degrees;
-        Self { deviation: variance.sqrt(), degrees }
-    }
-
-    /// The spread that processes show which measured several pairs of equal programs; `None` of fewer than two processes.
-    /// The pairs share a baseline, so they tell the deviation better, and no degree of freedom more.
-    pub fn between(pairs: &[&[ProcessRatio]]) -> Option<Self> {
-        let of_pair = |pair: &&[ProcessRatio]| {
-            let own = Self { deviation: 0.0, degrees: 0.0 }.and(pair);
-            (own.degrees > 0.0).then_some(own)
-        };
-        let known: Vec<Self> = pairs.iter().filter_map(of_pair).collect();
-        let degrees = known.iter().map(|one| one.degrees).fold(f64::INFINITY, f64::min);
-        let variance = known.iter().map(|one| one.deviation.powi(2)).sum::<f64>() / known.len().max(1) as f64;
-        degrees.is_finite().then(|| Self { deviation: variance.sqrt().max(LEAST_SPREAD), degrees })
-    }
-
-    /// Several spreads as one.
-    pub fn pooled(spreads: impl Iterator<Item = Self>) -> Option<Self> {
-        let usable = spreads.filter(|one| one.degrees > 0.0 && one.degrees.is_finite() && one.deviation.is_finite());
-        let (squares, degrees) = usable
-            .map(|one| (one.degrees * one.deviation.powi(2), one.degrees))
-            .fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        (degrees > 0.0).then(|| Self { deviation: (squares / degrees).sqrt().max(LEAST_SPREAD), degrees })
-    }
-
-    /// Standard deviations and their weights, which add up to one.
-    fn scales(&self) -> Vec<(f64, f64)> {
-        let at = |step: i32| self.deviation * 2.0_f64.powf(f64::from(step) / 4.0);
-        // the density of ln σ if ν s² / σ² follows χ² with ν degrees of freedom
-        let weight = |sigma: f64| {
-            let relative = self.deviation / sigma;
-            self.degrees * relative.ln() - 0.5 * self.degrees * relative * relative
-        };
-        let scales: Vec<(f64, f64)> =
-            (0..SCALES).map(|step| at(step - 12)).map(|sigma| (sigma, weight(sigma).exp())).collect();
-        let all: f64 = scales.iter().map(|(_, weight)| weight).sum();
-        scales.into_iter().map(|(sigma, weight)| (sigma, weight / all)).collect()
-    }
-}
 
 /// How a winner fared in processes that did not choose it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -383,6 +240,8 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::{Rng, SeedableRng};
 
+    use super::super::paired::Round;
+    use super::super::process_ratio::process_ratios;
     use super::*;
 
     /// A standard normal value, by Box and Muller.

@@ -6,7 +6,9 @@
 
 use super::judge::{JudgedOutcome, judge};
 use super::paired::Round;
-use super::processes::{ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
+use super::process_ratio::ProcessRatio;
+use super::process_spread::ProcessSpread;
+use super::processes::{ProcessOutcome, ProcessQuestion};
 use super::rules::DecisionRules;
 use crate::stats::median;
 

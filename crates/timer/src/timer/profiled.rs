@@ -109,8 +109,8 @@ impl ProfiledRound {
 
     /// Refuses a profile that lost events if a run of a candidate has fewer operations than another run of it: without
     /// one of its operations, an execution would look faster than it is. `most` keeps the largest number of each
-    /// candidate from round to round. What was lost need not be of an execution: XLA leaves CUPTI's tracing of kernels on
-    /// between two recordings of one process, without a buffer for what runs there.
+    /// candidate from round to round. What was lost need not be of an execution: XLA leaves CUPTI's tracing of kernels
+    /// on between two recordings of one process, without a buffer for what runs there.
     pub(crate) fn check_complete(
         &self,
         launches: &[(usize, u32)],

@@ -1,5 +1,5 @@
-//! Sums, products, softmax and scans in other orders, and errors planted in them. The numbers are computed here, rounded
-//! after each step to the type that accumulates, and the exact ones in `f64`.
+//! Sums, products, softmax and scans in other orders, and errors planted in them. The numbers are computed here,
+//! rounded after each step to the type that accumulates, and the exact ones in `f64`.
 
 use super::*;
 use crate::array::element::push_float;

@@ -12,7 +12,8 @@ use crate::hlo::mlir_text;
 /// The variable that names the folder.
 const FOLDER: &str = "AUTOTUNE_LOWERED_TEST_VHLO";
 
-/// The artifacts of a folder with their texts, and the version in each name: `stablehlo_legalize_to_vhlo.1_20_0.mlir.bc`.
+/// The artifacts of a folder with their texts, and the version in each name:
+/// `stablehlo_legalize_to_vhlo.1_20_0.mlir.bc`.
 fn artifacts(folder: &Path) -> Vec<(String, Vec<u8>, Vec<u8>)> {
     let read = |path: &Path| std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{FOLDER}={}: {error}", folder.display()));

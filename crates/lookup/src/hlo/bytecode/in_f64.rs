@@ -1,8 +1,8 @@
 //! A copy of a portable artifact that computes in `f64`.
 //!
-//! Types and constants are entries of one table, so that only these change: an element type becomes `f64`, and the bytes
-//! of a constant are widened. The operations stay as they are. They are looked at by name alone, which is why some that
-//! the text's reader allows for integers have no copy here.
+//! Types and constants are entries of one table, so that only these change: an element type becomes `f64`, and the
+//! bytes of a constant are widened. The operations stay as they are. They are looked at by name alone, which is why
+//! some that the text's reader allows for integers have no copy here.
 
 use super::container::{Encoded, Reader, Result, read_tables, section};
 use super::contents::{Contents, vhlo_element};

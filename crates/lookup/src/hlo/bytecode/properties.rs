@@ -3,8 +3,8 @@
 use super::container::Reader;
 
 /// The attributes of an operation in the order of its properties, which is that of their names; `?` ends the names of
-/// optional ones. An operation that gained attributes without a new version has a list for each number of them. Sources:
-/// `stablehlo/dialect/VhloOps.td`, `stablehlo/dialect/StablehloOps.td`, `mlir/Dialect/Func/IR/FuncOps.td`.
+/// optional ones. An operation that gained attributes without a new version has a list for each number of them.
+/// Sources: `stablehlo/dialect/VhloOps.td`, `stablehlo/dialect/StablehloOps.td`, `mlir/Dialect/Func/IR/FuncOps.td`.
 fn lists(opcode: &str) -> &'static [&'static [&'static str]] {
     match opcode {
         "vhlo.func_v1" => &[&["arg_attrs", "function_type", "res_attrs", "sym_name", "sym_visibility"]],
