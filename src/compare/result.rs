@@ -141,7 +141,12 @@ impl CompareResult {
 
     /// Lets fresh processes have the word about a contestant.
     pub(super) fn take_confirmation(&mut self, place: usize, confirmation: Option<Confirmation>) {
-        let Some((one, known)) = self.contestants.get_mut(place).zip(confirmation) else { return };
+        let Some(one) = self.contestants.get_mut(place) else { return };
+        let Some(known) = confirmation else {
+            // it failed there
+            one.relation = Some(Relation::VariesByProcess);
+            return;
+        };
         let verdict = &known.verdict;
         (one.ratio, one.interval) = (Some(verdict.ratio), Some(verdict.interval));
         one.relation = Some(match verdict.outcome {

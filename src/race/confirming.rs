@@ -117,7 +117,6 @@ impl<'a> Measuring<'a> {
         let epoch = self.evidence.next_epoch();
         let measured = self.in_phase(Phase::Confirm, |this| {
             this.process.begin(epoch).map_err(RaceError::Failed)?;
-            this.watch_cores();
             this.confirm_begun(candidates)
         });
         self.process.timer.end();
@@ -128,6 +127,7 @@ impl<'a> Measuring<'a> {
         let mut warm = WarmUp::of(self.process.job.candidates.len());
         let mut order = self.active();
         self.prepare_all(&mut order, None)?;
+        self.watch_cores();
         self.warm_up_baseline(&mut warm)?;
         self.warm_up(candidates, &mut warm)?;
         let begin = Instant::now();

@@ -56,6 +56,11 @@ impl QuietWait {
         Self { allowed, used_ms: Arc::default() }
     }
 
+    /// Whether a run has not waited yet.
+    pub(super) fn is_unused(&self) -> bool {
+        self.used_ms.load(Ordering::Relaxed) == 0
+    }
+
     /// Whether a run may wait any longer.
     pub(super) fn is_left(&self) -> bool {
         Duration::from_millis(self.used_ms.load(Ordering::Relaxed)) < self.allowed
@@ -112,7 +117,6 @@ pub(super) struct ContentionWatch {
     /// The cores that they may use.
     cores: Vec<String>,
     recent: VecDeque<Observed>,
-    has_waited: bool,
 }
 
 impl ContentionWatch {
@@ -159,11 +163,6 @@ impl ContentionWatch {
         let is_before = |one: &&Observed| one.at <= begin && last.at - one.at >= WINDOW;
         let earlier = self.recent.iter().rev().find(is_before).or(self.recent.front())?;
         (last.at - earlier.at >= WINDOW / 2).then(|| last.contention_since(earlier))
-    }
-
-    /// Whether nothing was waited for yet, asked once.
-    pub(super) fn is_first_wait(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_waited, true)
     }
 
     /// Waits until others leave the cores alone, as long as a run may wait. Returns whether it is quiet.

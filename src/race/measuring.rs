@@ -125,7 +125,6 @@ impl Measuring<'_> {
         let _job = self.process.events.try_open(Slice::Job(self.process.job)).map_err(RaceError::Failed)?;
         let epoch = self.evidence.next_epoch();
         self.in_phase(Phase::LoadInputs, |this| this.process.begin(epoch)).map_err(RaceError::Failed)?;
-        self.watch_cores();
         let measured = self.run_begun();
         let _ending = self.process.events.open(Slice::Step("end"));
         self.process.timer.end();
@@ -202,6 +201,8 @@ impl Measuring<'_> {
                 this.compare_outputs(wave, reference)
             })?;
         }
+        // everything is compiled: from here on, whatever runs besides the measuring process is others'
+        self.watch_cores();
         self.in_phase(Phase::WarmUp, |this| this.warm_up(wave, warm))
     }
 

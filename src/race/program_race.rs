@@ -153,7 +153,7 @@ pub fn race_programs(runner: &mut Runner<'_>, race: &ProgramRace, options: &Race
 }
 
 /// Measures candidates of a race in fresh processes until the question is answered about each of them. Returns what is
-/// known then of each; `None` of one that failed there.
+/// known then of each, `None` of one that failed there; nothing at all if there are no fresh processes.
 ///
 /// # Errors
 /// As [`race_programs`].
@@ -164,7 +164,7 @@ pub(crate) fn confirm_programs(
     (candidates, question): (&[usize], &ProcessQuestion),
 ) -> Result<Vec<Option<Confirmation>>, RaceError> {
     if candidates.is_empty() || options.processes == 0 || runner.timer.info().can.skip_outputs {
-        return Ok(vec![None; candidates.len()]);
+        return Ok(Vec::new());
     }
     let by = runner.timer.info().measured_by(&options.cache_state);
     let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);

@@ -72,7 +72,7 @@ impl Measuring<'_> {
     fn wait_for_quiet(&mut self) {
         let options = self.referee.options;
         if options.load == LoadPolicy::Wait && options.quiet.is_left() {
-            if self.watch.is_first_wait() {
+            if options.quiet.is_unused() {
                 let text = "other processes use the cores: waiting for them to end (`--wait-for-quiet`)";
                 self.process.events.tell(EventKind::Ahead(text));
             }

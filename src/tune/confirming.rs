@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use crate::decision::{JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
-use crate::failure::Failure;
 use crate::race::{Confirmation, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
 use crate::timer::events::{EventKind, Events, Slice};
 
@@ -32,6 +31,8 @@ impl Autotuner<'_> {
     /// of them, each call beside its own baseline, and the next process measures those that are still open.
     pub(super) fn confirm(&mut self, steps: &mut [TunedStep]) {
         let of = steps.len();
+        // a store that failed keeps no further rounds
+        let is_broken = steps.iter().any(|step| step.error.is_some());
         let mut open: Vec<OpenCall<'_>> = Vec::new();
         for (index, step) in steps.iter_mut().enumerate() {
             if let Some(call) = step.provisional.take() {
@@ -39,7 +40,7 @@ impl Autotuner<'_> {
             }
         }
         // an earlier run may have measured enough
-        let mut is_over = self.is_stopped();
+        let mut is_over = is_broken || self.is_stopped();
         loop {
             self.settle(&mut open, (of, is_over));
             if open.is_empty() {
@@ -47,13 +48,14 @@ impl Autotuner<'_> {
             }
             let started = Runner::new(&mut *self.timer, self.ledger, self.cancel, &self.events).start_fresh_process();
             if let Err(error) = started {
-                open.iter_mut().for_each(|one| fail(one, &error.to_string()));
+                let operations = open.iter_mut().filter_map(|one| one.step.operation.as_mut());
+                operations.for_each(|operation| fail(operation, error.to_string()));
                 return;
             }
             for one in &mut open {
                 self.measure_once_more(one, of);
             }
-            is_over = self.is_stopped();
+            is_over = self.is_stopped() || open.iter().any(|one| one.step.error.is_some());
         }
     }
 
@@ -78,13 +80,15 @@ impl Autotuner<'_> {
             Err(RaceError::Interrupted) => {
                 operation.status = Status::Interrupted;
                 ended_by_user(operation.rounds_measured).clone_into(&mut operation.reason);
+                operation.forget_winner();
             }
             Err(RaceError::Failed(failure)) => {
-                fail_with(operation, failure);
+                fail(operation, failure.to_string());
+                operation.failure = Some(failure);
             }
-            Err(RaceError::Inputs(error)) => operation.reason = error.to_string(),
+            Err(RaceError::Inputs(error)) => fail(operation, error.to_string()),
             Err(RaceError::Fatal(error)) => {
-                operation.reason = error.to_string();
+                fail(operation, error.to_string());
                 one.step.error = Some(error);
             }
         }
@@ -215,15 +219,8 @@ impl Tuning<'_, '_> {
     }
 }
 
-fn fail(one: &mut OpenCall<'_>, reason: &str) {
-    if let Some(operation) = &mut one.step.operation {
-        operation.status = Status::Failed;
-        reason.clone_into(&mut operation.reason);
-    }
-}
-
-fn fail_with(operation: &mut OperationResult, failure: Failure) {
-    operation.status = Status::Failed;
-    operation.reason = failure.to_string();
-    operation.failure = Some(failure);
+/// Writes why a call could not be confirmed; its winner is none.
+fn fail(operation: &mut OperationResult, reason: String) {
+    (operation.status, operation.reason) = (Status::Failed, reason);
+    operation.forget_winner();
 }

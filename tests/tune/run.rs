@@ -156,6 +156,20 @@ fn what_broke_the_worker_is_known_even_where_no_other_can_be_started() {
 }
 
 #[test]
+fn a_winner_that_no_fresh_process_can_measure_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+    let ledger = Ledger::in_memory(vec![]);
+    let mut timer = ScriptedTimer::new(&[10 * MS, 5 * MS]);
+    timer.failing_restart = Some(1);
+    let result = tune(&registry, &invocation, &mut timer, &ledger, &options(), None).unwrap();
+    let operation = &result.operations[0];
+    assert_eq!((operation.status, operation.rounds_measured), (Status::Failed, 6), "{}", operation.reason);
+    assert!(operation.best.is_none() && operation.speed_up.is_none() && operation.tie_set.is_empty(), "{operation:?}");
+    assert!(ledger.own_entries().unwrap().is_empty());
+}
+
+#[test]
 fn a_compile_failure_costs_one_candidate_a_custom_call_the_invocation() {
     let folder = tempfile::tempdir().unwrap();
     let (registry, invocation) = registry(&folder.path().join("registry"), 3, &distinct_program);
