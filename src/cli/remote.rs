@@ -101,6 +101,13 @@ pub(super) fn push(args: &PushArgs, out: &mut dyn Write) -> Result<u8, Fault> {
         entries.retain(|(_, entry)| stability(entry).is_some_and(|known| known >= least));
         if entries.len() < all {
             let left = counted(all - entries.len(), "entry");
+            if entries.is_empty() {
+                let message = format!(
+                    "nothing is published: {left} of less stability than {least}, or of which it is unknown; tune \
+                     with more `--rounds`, or lower `--min-stability`"
+                );
+                return Err(Fault::new(exit::NOTHING_MATCHED, message));
+            }
             tracing::warn!("published without {left} of less than the least stability");
         }
     }

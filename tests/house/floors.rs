@@ -38,6 +38,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("printable", 0),
     ("io_hint", 0),
     ("scratch", 0),
+    ("chance", 0),
     ("atomic_write", 0),
     ("hlo", 1),
     ("nsys", 1),

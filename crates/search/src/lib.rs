@@ -20,6 +20,7 @@
 use autotune_lowered_lookup::{config, digest, io_hint, outside_file, printable, setters, stats};
 
 pub mod candidates;
+mod chance;
 pub mod constraint;
 pub mod decision;
 pub mod search;

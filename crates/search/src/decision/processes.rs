@@ -237,19 +237,10 @@ fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use rand_chacha::ChaCha8Rng;
-    use rand_chacha::rand_core::{Rng, SeedableRng};
-
     use super::super::paired::Round;
     use super::super::process_ratio::process_ratios;
     use super::*;
-
-    /// A standard normal value, by Box and Muller.
-    fn normal(random: &mut ChaCha8Rng) -> f64 {
-        let mut unit = || (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-        let (one, other) = (1.0 - unit(), unit());
-        (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
-    }
+    use crate::chance::{Draw, Normals};
 
     /// Processes with these logarithms and a standard error of a fifth of a per cent.
     fn processes(logs: &[f64], is_contended: bool) -> Vec<ProcessRatio> {
@@ -326,11 +317,11 @@ mod tests {
 
     #[test]
     fn what_gains_nothing_is_not_confirmed() {
-        let mut random = ChaCha8Rng::seed_from_u64(1);
+        let mut random = Normals::new(Draw::new(1, 0));
         for (is_contended, deviation) in [(false, 0.012), (false, 0.03), (true, 0.12), (true, 0.25)] {
             let mut wrong = 0;
             for _ in 0..1000 {
-                let (outcome, _) = walk(|| deviation * normal(&mut random), is_contended);
+                let (outcome, _) = walk(|| deviation * random.next(), is_contended);
                 wrong += u32::from(outcome == ProcessOutcome::Confirmed);
             }
             assert!(wrong <= 10, "{wrong} of 1000 at {deviation}");
@@ -340,10 +331,10 @@ mod tests {
     /// As it was met beside two busy processes: one process in three says 0.75, the others 1.15.
     #[test]
     fn a_state_that_every_third_process_meets_is_no_gain() {
-        let mut random = ChaCha8Rng::seed_from_u64(2);
+        let mut random = Draw::new(2, 0);
         let mut wrong = 0;
         for _ in 0..1000 {
-            let mut next = || if random.next_u64() % 3 == 0 { 0.75_f64.ln() } else { 1.155_f64.ln() };
+            let mut next = || if random.below(3) == 0 { 0.75_f64.ln() } else { 1.155_f64.ln() };
             wrong += u32::from(walk(&mut next, true).0 == ProcessOutcome::Confirmed);
         }
         assert!(wrong <= 10, "{wrong} of 1000");
@@ -351,16 +342,16 @@ mod tests {
 
     #[test]
     fn true_gains_are_found_and_the_interval_holds() {
-        let mut random = ChaCha8Rng::seed_from_u64(3);
+        let mut random = Normals::new(Draw::new(3, 0));
         for (is_contended, deviation, gain) in [(false, 0.012, 0.05), (true, 0.12, 0.4)] {
             let (mut found, mut covered, mut processes) = (0, 0, 0);
             for _ in 0..500 {
                 let mu = (1.0_f64 - gain).ln();
-                let mut next = || mu + deviation * normal(&mut random);
+                let mut next = || mu + deviation * random.next();
                 let (outcome, took) = walk(&mut next, is_contended);
                 found += u32::from(outcome == ProcessOutcome::Confirmed);
                 processes += took;
-                let logs: Vec<f64> = (0..4).map(|_| mu + deviation * normal(&mut random)).collect();
+                let logs: Vec<f64> = (0..4).map(|_| mu + deviation * random.next()).collect();
                 let Interval { low, high, .. } = verdict(&logs, is_contended).interval;
                 covered += u32::from(low < mu.exp() && mu.exp() < high);
             }

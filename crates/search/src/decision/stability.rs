@@ -5,11 +5,12 @@
 //! search would have visited is not drawn again.
 
 use super::judge::{JudgedOutcome, judge};
-use super::paired::Round;
+use super::paired::{Round, paired_ratios};
 use super::process_ratio::ProcessRatio;
 use super::process_spread::ProcessSpread;
 use super::processes::{ProcessOutcome, ProcessQuestion};
 use super::rules::DecisionRules;
+use crate::chance::{Draw, Normals};
 use crate::stats::median;
 
 /// How often the race is drawn again.
@@ -72,7 +73,7 @@ impl<'a> DecidedRace<'a> {
     /// The candidates that may win, in the order of the space.
     fn drawn(&self) -> Vec<usize> {
         let difference = |candidate: usize| {
-            let ratios: Vec<f64> = super::paired::paired_ratios(self.rounds, candidate, self.baseline);
+            let ratios = paired_ratios(self.rounds, candidate, self.baseline);
             median(&ratios).unwrap_or(f64::INFINITY)
         };
         let others = self.competing.iter().copied().filter(|candidate| *candidate != self.baseline);
@@ -87,12 +88,12 @@ impl<'a> DecidedRace<'a> {
     }
 
     fn publishes_again(&self, drawn: &[usize], draw: u64) -> bool {
-        let mut draws = Draws(draw.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let (mut choices, mut draws) = (Draw::new(draw, 0), Normals::new(Draw::new(draw, 1)));
         // a program's effect of the process; a ratio has two of them
         let effect = self.spread.deviation / std::f64::consts::SQRT_2;
-        let effects: Vec<f64> = drawn.iter().map(|_| (effect * draws.normal()).exp()).collect();
+        let effects: Vec<f64> = drawn.iter().map(|_| (effect * draws.next()).exp()).collect();
         let rounds: Vec<Round> = (0..self.rounds.len())
-            .filter_map(|_| self.rounds.get((draws.next() % self.rounds.len() as u64) as usize))
+            .filter_map(|_| self.rounds.get(choices.below(self.rounds.len())))
             .map(|round| round.of(drawn).scaled(&effects))
             .collect();
         let place = |candidate: usize| drawn.iter().position(|one| *one == candidate).unwrap_or(0);
@@ -110,7 +111,7 @@ impl<'a> DecidedRace<'a> {
     }
 
     /// Whether as many processes, drawn around what these showed, confirm.
-    fn is_confirmed_again(&self, draws: &mut Draws) -> bool {
+    fn is_confirmed_again(&self, draws: &mut Normals) -> bool {
         let count = self.processes.len() as f64;
         let mean = self.processes.iter().map(|process| process.ratio.ln()).sum::<f64>() / count;
         let drawn: Vec<ProcessRatio> = self
@@ -118,33 +119,12 @@ impl<'a> DecidedRace<'a> {
             .iter()
             .map(|process| {
                 let deviation = self.spread.deviation.hypot(process.error);
-                process.with_ratio((mean + deviation * draws.normal()).exp())
+                process.with_ratio((mean + deviation * draws.next()).exp())
             })
             .collect();
         let verdict = ProcessQuestion::gain(self.rules).judge(&drawn, &self.spread);
         // more processes would follow where these leave it open
         verdict.is_some_and(|verdict| verdict.outcome != ProcessOutcome::Refuted)
-    }
-}
-
-/// Numbers that are the same in every run: xorshift (Marsaglia, Xorshift RNGs, 2003), multiplied.
-struct Draws(u64);
-
-impl Draws {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11
-    }
-
-    fn unit(&mut self) -> f64 {
-        (self.next() as f64 + 0.5) / (1_u64 << 53) as f64
-    }
-
-    /// A standard normal value, by Box and Muller.
-    fn normal(&mut self) -> f64 {
-        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }
 }
 
@@ -154,8 +134,8 @@ mod tests {
 
     /// Twenty rounds in which candidates take these times, each with an even scatter of its own.
     fn rounds(times: &[f64], scatter: f64) -> Vec<Round> {
-        let mut draws = Draws(7);
-        let mut round = || times.iter().map(|time| Some(time * (scatter * draws.normal()).exp())).collect();
+        let mut draws = Normals::new(Draw::new(7, 0));
+        let mut round = || times.iter().map(|time| Some(time * (scatter * draws.next()).exp())).collect();
         (0..20).map(|_| Round::new(0, round())).collect()
     }
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::columns::Columns;
-use super::draw::Draw;
 use super::space::{MAX_POINTS, NoSpace, Space};
 use crate::candidates::{CandidateSpace, Descent};
+use crate::chance::Draw;
 use crate::config::Config;
 
 /// Maximum number of choices visited by a walk through all configs, or by the descents that replace it.

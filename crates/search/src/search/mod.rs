@@ -27,7 +27,6 @@
 
 mod budget;
 mod columns;
-mod draw;
 mod exhaustive;
 mod gaussian;
 mod history;

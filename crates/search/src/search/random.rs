@@ -1,8 +1,8 @@
 //! Every config once, in random order.
 
-use super::draw::Draw;
 use super::history::History;
 use super::strategy::{SearchStrategy, StrategyPlan, TrialOutcome};
+use crate::chance::Draw;
 
 /// Asks for the points in the order of its seed.
 #[derive(Debug, Clone)]

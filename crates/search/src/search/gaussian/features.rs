@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::figures::{FIGURES, UNKNOWN, figure_columns};
 use super::kernel::Coordinates;
-use crate::search::draw::Draw;
+use crate::chance::Draw;
 use crate::search::space::{Parameter, Space};
 
 /// Initial inverse squared length of a parameter: its whole range.

@@ -8,7 +8,7 @@ use super::neighbour::{Neighbour, trust};
 use super::pool::Pool;
 use super::shaped::{CovarianceShape, ShapedProcess};
 use super::target::TimeTargets;
-use crate::search::draw::Draw;
+use crate::chance::Draw;
 use crate::search::gaussian::{Coordinates, Features};
 use crate::search::history::History;
 use crate::search::priors;

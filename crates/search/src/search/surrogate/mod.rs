@@ -10,7 +10,6 @@
 //! that any of them is better.
 
 mod choice;
-mod draws;
 mod operation;
 mod posterior;
 mod predictions;

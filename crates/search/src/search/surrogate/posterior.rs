@@ -2,9 +2,8 @@
 
 use rayon::prelude::*;
 
-use super::draws::Normals;
 use super::shape::TimeShape;
-use crate::search::draw::Draw;
+use crate::chance::{Draw, Normals};
 use crate::search::gaussian::{Cholesky, Coordinates, GaussianProcess, covariance, dot};
 
 /// Joint draws of the remaining configs.

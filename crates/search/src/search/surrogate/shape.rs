@@ -1,7 +1,6 @@
 //! How smooth the times are over the configs, drawn from the prior.
 
-use super::draws::Normals;
-use crate::search::draw::Draw;
+use crate::chance::{Draw, Normals};
 
 /// How many shapes are averaged over.
 pub(super) const SHAPES: usize = 64;

@@ -1,30 +1,30 @@
-//! Random numbers for draws from the posterior.
+//! Normal numbers, and others made of them.
 
-use crate::search::draw::Draw;
+use super::draw::Draw;
 
 /// Resolution of a uniform number.
 const PARTS: usize = 1 << 53;
 
 /// Normal numbers of one stream.
 #[derive(Debug)]
-pub(super) struct Normals {
+pub(crate) struct Normals {
     draw: Draw,
     /// Box and Muller's transform makes two at a time.
     kept: Option<f64>,
 }
 
 impl Normals {
-    pub(super) fn new(draw: Draw) -> Self {
+    pub(crate) fn new(draw: Draw) -> Self {
         Self { draw, kept: None }
     }
 
     /// A number strictly between zero and one.
-    pub(super) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         (self.draw.below(PARTS) as f64 + 0.5) / PARTS as f64
     }
 
     /// A standard normal number.
-    pub(super) fn next(&mut self) -> f64 {
+    pub(crate) fn next(&mut self) -> f64 {
         if let Some(kept) = self.kept.take() {
             return kept;
         }
@@ -35,12 +35,12 @@ impl Normals {
     }
 
     /// This many of them.
-    pub(super) fn take(&mut self, count: usize) -> Vec<f64> {
+    pub(crate) fn take(&mut self, count: usize) -> Vec<f64> {
         (0..count).map(|_| self.next()).collect()
     }
 
     /// A number of the χ² distribution: with this many degrees of freedom.
-    pub(super) fn chi_squared(&mut self, degrees: usize) -> f64 {
+    pub(crate) fn chi_squared(&mut self, degrees: usize) -> f64 {
         (0..degrees).map(|_| self.next().powi(2)).sum()
     }
 }
