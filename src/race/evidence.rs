@@ -161,10 +161,19 @@ impl JobEvidence {
         }
     }
 
+    /// Whether one of these was never measured.
+    pub(crate) fn has_unseen(&self, candidates: &[usize]) -> bool {
+        let seen = self.seen();
+        candidates.iter().any(|candidate| !seen.contains(candidate))
+    }
+
+    fn seen(&self) -> BTreeSet<usize> {
+        self.rounds().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect()
+    }
+
     /// Skips every candidate without a round, except for the baseline, until it is [admitted](Self::admit).
     pub(crate) fn leave_unseen(&mut self, identity: &JobIdentity) {
-        let seen: BTreeSet<usize> =
-            self.rounds().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect();
+        let seen = self.seen();
         let is_left = |candidate: &usize| *candidate != identity.baseline && !seen.contains(candidate);
         self.left = self.competing(identity).into_iter().filter(is_left).collect();
     }
@@ -329,6 +338,8 @@ mod tests {
         rounds.push(round(0, vec![sample(1, &[30, 10, 20]), sample(0, &[5])]));
         rounds.push(round(1, vec![sample(0, &[7])]));
         assert_eq!((rounds.next_round(), rounds.next_epoch()), (2, 2));
+        // however few of its rounds count
+        assert!(!rounds.has_unseen(&[0, 1]) && rounds.has_unseen(&[0, 2]));
         assert_eq!(rounds.to_decision(2, 0)[0].samples_ns, [Some(5.0), Some(10.0)]);
         assert_eq!(rounds.to_decision(2, 0)[0].sentinel_ns, None);
         let whole = vec![sample(0, &[6]), sample(0, &[5]), sample(1, &[9]), sample(0, &[8])];

@@ -222,7 +222,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let is_short = match self.tuner.options.race.rounds {
             Some(rounds) => race_state.rounds < rounds as usize,
             // nothing is known about a new one
-            None => !is_decided || race_state.rounds == 0,
+            None => !is_decided || self.evidence.has_unseen(&race_state.contenders),
         };
         let leaves = is_decided || self.waves.is_none() || self.predict().next.is_empty();
         (race_state.settled.is_none() && is_short) || !leaves
@@ -358,6 +358,12 @@ impl<'t, 'a> Tuning<'t, 'a> {
                 format!("{left} of {all} were not compiled when the time was used up: allow more time");
             return true;
         }
+        let race_state = &judgement.race_state;
+        if keeps_baseline && race_state.is_in_doubt && race_state.disturbance.is_contended {
+            // a busy machine hides gains: that nothing is faster was not shown
+            self.result.status = Status::Undecided;
+            return true;
+        }
         let failures = &self.evidence.failures;
         let survivors = self.identity.distinct().iter().filter(|candidate| !failures.contains_key(candidate)).count();
         if failures.contains_key(&self.identity.baseline) || survivors < self.enough() {
@@ -424,6 +430,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let Some(mut entry) = entry else { return Ok(None) };
         if let (JudgedOutcome::Faster, Some(confirmation)) = (judgement.outcome, &self.result.confirmation) {
             write_confirmation(&mut entry, confirmation);
+            self.result.load = entry.provenance.as_ref().map(|from| from.measured_by.load.clone()).unwrap_or_default();
         }
         self.result.stability = self.stability(judgement.winner);
         if let Some(provenance) = &mut entry.provenance {
