@@ -452,7 +452,7 @@ def test_an_unmodified_program_is_recorded_and_tuned(tmp_path, how, request):
     assert {operation["op_id"] for operation in result["operations"]} == {FLASH, GROUPED}
     for operation in result["operations"]:
         assert operation["evidence"] == "exact"
-        assert operation["status"] in ("tuned", "baseline-kept"), operation
+        assert operation["status"] in ("tuned", "baseline-kept", "undecided"), operation
         # dropped or extended candidates take fewer or more than the six requested
         assert operation["rounds_measured"] >= 1
     assert not result["missed"]

@@ -73,7 +73,17 @@ def delta_rule(tmp_path_factory):
     folder = tmp_path_factory.mktemp("delta-rule")
     environment = {"EJKERNEL_AUTOTUNE_POLICY": "heuristics", "EJKERNEL_PERSISTENT_CACHE_DIR": str(folder / "none")}
     python(RECORD, folder / "registry", folder / "module.mlir", **environment)
-    return [folder / "module.mlir", "--registry", folder / "registry", "--rounds", "6", "--format", "json"]
+    return [
+        folder / "module.mlir",
+        "--registry",
+        folder / "registry",
+        "--rounds",
+        "6",
+        "--format",
+        "json",
+        "--min-improvement",
+        "0.9",
+    ]
 
 
 def test_a_gated_delta_rule_is_tuned_exported_and_obeyed(tmp_path, run, delta_rule):
@@ -81,7 +91,7 @@ def test_a_gated_delta_rule_is_tuned_exported_and_obeyed(tmp_path, run, delta_ru
     done = run(*delta_rule, "--cache", cache, "--timer", f"jax:{sys.executable}")
     (operation,) = json.loads(done)["operations"]
     assert (operation["op_id"], operation["direction"]) == ("gated_delta_rule@v2", "forward-vjp")
-    assert operation["status"] in ("tuned", "baseline-kept"), operation["reason"]
+    assert operation["status"] == "baseline-kept", operation["reason"]
     # values of its domain: both candidates run and agree, and no output is huge or NaN
     assert [row["status"] for row in operation["candidates"]] == ["measured", "measured"]
     assert operation.get("flags", []) == []

@@ -71,7 +71,17 @@ def test_the_programs_are_portable_and_name_their_calls(recorded, name):
 def tuned(run, recorded, tmp_path, name, *timer, expected):
     folder, report = recorded
     (key,) = {entry["call_key"] for entry in report if entry["op_id"] == f"{name}@v1"}
-    words = [folder / "module.mlir", "--registry", folder / "registry", "--cache", tmp_path, "--rounds", "6"]
+    words = [
+        folder / "module.mlir",
+        "--registry",
+        folder / "registry",
+        "--cache",
+        tmp_path,
+        "--rounds",
+        "6",
+        "--min-improvement",
+        "0.9",
+    ]
     done = run(*words, "--only", f"{name}@v1:{key}", "--format", "json", *timer, expected=expected)
     (operation,) = json.loads(done)["operations"]
     return operation
@@ -80,7 +90,7 @@ def tuned(run, recorded, tmp_path, name, *timer, expected):
 @pytest.mark.parametrize("name", ROUTINES)
 def test_jax_runs_them_and_their_outputs_agree(run, recorded, tmp_path, name):
     operation = tuned(run, recorded, tmp_path, name, "--timer", f"jax:{sys.executable}", expected=0)
-    assert operation["status"] in ("tuned", "baseline-kept"), operation["reason"]
+    assert operation["status"] == "baseline-kept", operation["reason"]
     assert [row["status"] for row in operation["candidates"]] == ["measured", "measured"]
 
 

@@ -165,6 +165,8 @@ def test_the_program_tunes_what_only_the_worker_can_build(registries, tmp_path):
         f"jax:{sys.executable}",
         "--rounds",
         "6",
+        "--min-improvement",
+        "0.9",
         "--cache",
         tmp_path / "cache",
         "--thorough",
@@ -176,5 +178,5 @@ def test_the_program_tunes_what_only_the_worker_can_build(registries, tmp_path):
     operations = {operation["op_id"]: operation for operation in json.loads(done.stdout)["operations"]}
     assert set(operations) == {FLASH, GROUPED}
     for operation in operations.values():
-        assert operation["status"] in ("tuned", "baseline-kept"), operation
+        assert operation["status"] == "baseline-kept", operation
         assert all(candidate["median_ns"] > 0 for candidate in operation["candidates"]), operation

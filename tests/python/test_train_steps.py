@@ -49,7 +49,9 @@ def test_all_of_them_are_tried(steps):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_train_step_is_tuned(steps, name, timer, tmp_path, request):
     words = ["--timer", f"jax:{sys.executable}"] if timer == "jax" else ["--plugin", request.getfixturevalue("plugin")]
-    done = steps.tune(name, tmp_path, [*words, "--format", "json"], capture_output=True, text=True)
+    done = steps.tune(
+        name, tmp_path, [*words, "--min-improvement", "0.9", "--format", "json"], capture_output=True, text=True
+    )
     (operation,) = json.loads(done.stdout)["operations"]
     assert operation["op_id"].split("@")[0] == name
     if timer == "plugin" and name in JAX_ALONE:
@@ -58,7 +60,7 @@ def test_a_train_step_is_tuned(steps, name, timer, tmp_path, request):
         return
     assert done.returncode == 0, done.stderr
     assert (operation["direction"], operation["evidence"]) == ("forward-vjp", "exact")
-    assert operation["status"] in ("tuned", "baseline-kept"), operation["reason"]
+    assert operation["status"] == "baseline-kept", operation["reason"]
     assert operation["baseline"]["median_ns"] > 0
     if name in ALONE:
         assert operation["reason"].startswith(ALONE[name])
