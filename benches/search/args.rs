@@ -38,6 +38,10 @@ pub(crate) struct SearchArgs {
     #[arg(long, value_name = "N", conflicts_with_all = ["strategies", "peer"],
         value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) waves: Option<u32>,
+    /// Instead of scores: what is lost by the rule that chooses among equals, on N such parts
+    #[arg(long, value_name = "N", conflicts_with_all = ["strategies", "peer", "waves"],
+        value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) ties: Option<u32>,
     /// What is known of each config besides its parameters, as a compiler's figures would be: six numbers unrelated to
     /// the times, or one of them related to the times
     #[arg(long, value_enum)]

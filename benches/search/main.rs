@@ -7,11 +7,13 @@
 #![allow(clippy::print_stderr)]
 
 mod args;
+mod parts;
 mod peer;
 mod prior;
 mod recorded;
 mod score;
 mod simulate;
+mod ties;
 mod waves;
 
 use std::ffi::OsString;
@@ -115,12 +117,20 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn W
         .map_err(|error| Fault { code: u8::try_from(error.exit_code()).unwrap_or(2), message: error.to_string() })?;
     let args = &args;
     let benches = benches(args)?;
+    let none =
+        |bench: &Bench| Fault::input(format!("`{}` has no part of 24 to 64 configs; name a larger space", bench.name));
+    if let Some(parts) = args.ties {
+        let row = |bench: &Bench| ties::row(&bench.name, &bench.recorded, parts).ok_or_else(|| none(bench));
+        let rows = benches.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+        return match args.format {
+            Format::Json => Ok(write_json(out, &rows)?),
+            Format::Table => Ok(ties::table(&rows, out)?),
+        };
+    }
     if let Some(parts) = args.waves {
         let rules = WaveRules::new(4);
         let row = |bench: &Bench| {
-            let none =
-                || Fault::input(format!("`{}` has no part of 24 to 64 configs; name a larger space", bench.name));
-            waves::row(&bench.name, &bench.recorded, parts, &rules, args.prior).ok_or_else(none)
+            waves::row(&bench.name, &bench.recorded, parts, &rules, args.prior).ok_or_else(|| none(bench))
         };
         let rows = benches.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         return match args.format {

@@ -1,22 +1,18 @@
 //! Compiling in waves, on parts of recorded spaces: how much is compiled, and how often something better is missed.
 //!
-//! A part has 24 to 64 configs: two to four parameters vary and the others stay as in a random config. Its baseline is
-//! a random one of the slower two thirds. Outcomes are the recorded times with noise of one per cent.
+//! Outcomes are the recorded times with noise of one per cent.
 
 use autotune_lowered::report::Grid;
-use autotune_lowered::search::{Space, Surrogate, TrialOutcome, WaveRules};
+use autotune_lowered::search::{Surrogate, WaveRules};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::parts::{Part, parts_of};
 use super::prior::Prior;
 use super::recorded::Recorded;
 
-const LEAST: usize = 24;
-const MOST: usize = 64;
-/// Attempts to choose parameters before a space counts as having no part of that size.
-const TRIES: usize = 20_000;
 /// Standard deviation of a measurement, as a logarithm.
 const NOISE: f64 = 0.01;
 
@@ -41,13 +37,6 @@ pub(crate) struct WavesRow {
     score: f64,
 }
 
-/// Some configs of a call with their times.
-struct Part {
-    space: Space,
-    times: Vec<Option<f64>>,
-    baseline: usize,
-}
-
 struct Ran {
     compiled: f64,
     waves: usize,
@@ -65,12 +54,7 @@ pub(crate) fn row(
     rules: &WaveRules,
     prior: Option<Prior>,
 ) -> Option<WavesRow> {
-    let mut random = ChaCha8Rng::seed_from_u64(u64::from(parts));
-    let parts = (0..TRIES).filter_map(|_| part(recorded, &mut random)).take(parts as usize);
-    let parts: Vec<Part> = parts.collect();
-    if parts.is_empty() {
-        return None;
-    }
+    let parts = parts_of(recorded, parts)?;
     let runs: Vec<Ran> =
         parts.par_iter().enumerate().map(|(seed, part)| run(part, seed as u64, rules, prior)).collect();
     let mean = |of: &dyn Fn(&Ran) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
@@ -87,39 +71,6 @@ pub(crate) fn row(
         regret_95: regrets.get(regrets.len() * 95 / 100).copied().unwrap_or(f64::NAN),
         score: mean(&|run| run.score),
     })
-}
-
-fn part(recorded: &Recorded, random: &mut ChaCha8Rng) -> Option<Part> {
-    let mut below = |bound: usize| (random.next_u64() % bound.max(1) as u64) as usize;
-    let space = &recorded.space;
-    let mut free: Vec<usize> = space.varying().to_vec();
-    let kept = 2 + below(3);
-    while free.len() > kept {
-        free.swap_remove(below(free.len()));
-    }
-    let like = below(space.count());
-    let is_like = |point: &usize| {
-        let pairs = space.levels(*point).iter().zip(space.levels(like)).enumerate();
-        pairs.into_iter().all(|(at, (own, other))| own == other || free.contains(&at))
-    };
-    let mut points: Vec<usize> = (0..space.count()).filter(is_like).collect();
-    let most = LEAST + below(MOST - LEAST + 1);
-    while points.len() > most {
-        points.swap_remove(below(points.len()));
-    }
-    let time = |&point: &usize| match recorded.outcome(point) {
-        TrialOutcome::Time(time) => Some(time),
-        TrialOutcome::Failed => None,
-    };
-    let times: Vec<Option<f64>> = points.iter().map(time).collect();
-    let mut ran: Vec<(f64, usize)> = times.iter().enumerate().filter_map(|(at, time)| Some(((*time)?, at))).collect();
-    if points.len() < LEAST || ran.len() < LEAST / 2 {
-        return None;
-    }
-    ran.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let slower = ran.len() / 3;
-    let (_, baseline) = ran[slower + below(ran.len() - slower)];
-    Some(Part { space: Space::new(points.iter().map(|&point| space.config(point))).ok()?, times, baseline })
 }
 
 fn run(part: &Part, seed: u64, rules: &WaveRules, prior: Option<Prior>) -> Ran {

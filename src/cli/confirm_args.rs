@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::race::{LoadPolicy, QuietWait, RaceOptions};
+use crate::race::{LEAST_PROCESSES, LoadPolicy, QuietWait, RaceOptions};
 
-use super::options::time;
+use super::options::time_or_none;
 
 /// The variable that is a user's `--ignore-load`.
 const IGNORE_LOAD: &str = "AUTOTUNE_LOWERED_IGNORE_LOAD";
@@ -16,7 +16,7 @@ const IGNORE_LOAD: &str = "AUTOTUNE_LOWERED_IGNORE_LOAD";
 pub(super) struct ConfirmArgs {
     /// Fresh processes that may confirm a winner, half as many again on a busy machine: three are needed at least
     #[arg(long, value_name = "N", default_value_t = RaceOptions::default().processes,
-        value_parser = clap::value_parser!(u32).range(3..=1000))]
+        value_parser = clap::value_parser!(u32).range(i64::from(LEAST_PROCESSES)..=1000))]
     pub(super) processes: u32,
     /// Measure for the load that there is: other processes on the cores are not waited for
     #[arg(long)]
@@ -24,8 +24,9 @@ pub(super) struct ConfirmArgs {
     /// Do not look whether other processes use the cores; likewise if the variable AUTOTUNE_LOWERED_IGNORE_LOAD is set
     #[arg(long, conflicts_with = "under_load")]
     pub(super) ignore_load: bool,
-    /// How long a run may wait, in all, for other processes to leave the cores: seconds, or such as `5m`
-    #[arg(long, value_name = "TIME", default_value = "20", value_parser = time)]
+    /// How long a run may wait, in all, for other processes to leave the cores: seconds, or such as `5m`; 0 for not at
+    /// all
+    #[arg(long, value_name = "TIME", default_value = "20", value_parser = time_or_none)]
     pub(super) wait_for_quiet: Duration,
 }
 

@@ -208,6 +208,11 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     time.ok_or_else(|| "expected seconds above zero, or a time such as `90s`, `30m` or `2h`".to_owned())
 }
 
+/// A time, or `0` for none.
+pub(super) fn time_or_none(text: &str) -> Result<Duration, String> {
+    if text == "0" { Ok(Duration::ZERO) } else { time(text) }
+}
+
 /// A time in seconds above zero.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());

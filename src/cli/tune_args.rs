@@ -56,7 +56,7 @@ pub(super) struct TuneArgs {
     pub rounds: Option<u32>,
     /// Time for each operation, of which compiling may take half; whatever is undecided by then is decided by the
     /// samples so far, and fresh processes confirm a winner for half as long again. With --profile, time for the whole
-    /// run: afterwards no operation is started. Seconds, or such as `30m` and `2h`
+    /// run: no operation is started in its last third, which is for fresh processes. Seconds, or such as `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
     /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use indicatif::MultiProgress;
 
@@ -13,8 +13,8 @@ use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::hlo::Scan;
-use crate::race::{RaceOptions, Runner};
-use crate::report::{HtmlReport, RunTrace, result_lines, write_html};
+use crate::race::{LEAST_PROCESSES, RaceOptions, Runner};
+use crate::report::{HtmlReport, RunTrace, format_ns, result_lines, write_html};
 use crate::scratch::Scratch;
 use crate::timer::Timer;
 use crate::timer::events::{Events, Sink, Slice};
@@ -96,6 +96,18 @@ impl<'a> RunInputs<'a> {
     }
 }
 
+/// Says before the run if nothing can be confirmed in the time for it, because so many processes do not even start.
+fn warn_if_short(confirming: Duration, start: Duration) {
+    let least = start.saturating_mul(LEAST_PROCESSES);
+    if confirming < least {
+        let [confirming, least] = [confirming, least].map(|time| format_ns(time.as_nanos() as f64));
+        tracing::warn!(
+            "a third of `--budget`, {confirming}, is too short to confirm a winner: {LEAST_PROCESSES} fresh processes take \
+             {least} to start; what is chosen stays undecided, and the next run goes on with it"
+        );
+    }
+}
+
 /// Reads what to tune; only the scan if there is nothing.
 fn subject(args: &TuneArgs) -> Result<Result<Subject, Scan>, Fault> {
     let programs = ProgramReader::new(&args.timer.timer, &args.timer.limits).own(args.compiler.own());
@@ -172,7 +184,9 @@ impl<'a> OpenRun<'a> {
         let from = Executables { kept: &kept, compiled, verify_key };
         let starting = inputs.events.open(Slice::Step("start the timer"));
         let by = TimerArgs { needs_profiles: args.keep.keep_profiles.is_some(), ..args.timer.clone() };
+        let begin = Instant::now();
         let timer = start_first(&by, args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice()), from)?;
+        let took = begin.elapsed();
         let keeper = args.keep.keeper(&*timer, args.dry_run)?;
         drop(starting);
         let (resolution, of_selftest) =
@@ -180,8 +194,14 @@ impl<'a> OpenRun<'a> {
         let mut options = inputs.options.clone().resolution(resolution.floor).spread(resolution.spread);
         // profiles of some rounds alone cannot be replayed
         options.one_job_a_call = keeper.is_some() && args.keep.profile_every.is_none();
-        options.stop_at =
-            args.budget.filter(|_| inputs.step.is_some()).and_then(|budget| inputs.begin.checked_add(budget));
+        if let Some(budget) = args.budget.filter(|_| inputs.step.is_some()) {
+            let confirming = budget / 3;
+            options.choose_until = inputs.begin.checked_add(budget - confirming);
+            options.stop_at = inputs.begin.checked_add(budget);
+            if !timer.info().can.skip_outputs {
+                warn_if_short(confirming, took);
+            }
+        }
         let calls = planned(&mut inputs, &*timer)?;
         let others = others(&inputs, calls.as_ref(), (&by, from), (&*timer, keeper.is_some()))?;
         Ok(Self { inputs, cancel, cache, calls, options, timer, others, keeper, of_selftest, _scratch: scratch })

@@ -31,7 +31,7 @@ pub enum LoadPolicy {
     /// It waits for a quiet machine, within limits, and prefers quiet rounds.
     #[default]
     Wait,
-    /// It measures for the load that there is, and prefers contended rounds.
+    /// It measures for the load that there is, and waits for nothing.
     UnderLoad,
     /// It does not look.
     Ignore,

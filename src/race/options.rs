@@ -83,6 +83,12 @@ const ROUNDS: u32 = 20;
 /// Fresh processes that may confirm a winner: three agree where it is quiet, and the others are for small gains.
 const PROCESSES: u32 = 8;
 
+/// Fewer cannot confirm a winner, however fast it is, because the evidence of each is bounded.
+pub(crate) const LEAST_PROCESSES: u32 = 3;
+
+/// The same on a busy machine, where each process is worth less.
+const LEAST_BUSY_PROCESSES: u32 = 5;
+
 impl RaceOptions {
     /// The spread to assume of a call that these processes measured.
     pub(crate) fn spread_of(&self, processes: &[ProcessRatio]) -> ProcessSpread {
@@ -94,7 +100,11 @@ impl RaceOptions {
 
     /// How many processes may measure it in one run.
     pub(crate) fn most_processes(&self, processes: &[ProcessRatio]) -> u32 {
-        if is_busy(processes) { self.processes.saturating_mul(3) / 2 } else { self.processes }
+        match self.processes {
+            0 => 0,
+            quiet if is_busy(processes) => (quiet.saturating_mul(3) / 2).max(LEAST_BUSY_PROCESSES),
+            quiet => quiet,
+        }
     }
 
     /// The requested number of rounds, or the usual one.

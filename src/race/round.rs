@@ -34,6 +34,10 @@ impl Measuring<'_> {
         let begin = Instant::now();
         let (samples, fault) = self.one_round(active, sampling, round)?;
         let contention = self.watch.since(begin);
+        let contended = contention.filter(|cores| *cores >= CONTENDED);
+        if let Some(cores) = contended {
+            self.process.events.tell(EventKind::Contended { cores });
+        }
         drop(slice);
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
         self.spent.running = self.spent.running.saturating_add(Duration::from_nanos(took));
@@ -51,7 +55,7 @@ impl Measuring<'_> {
             }
         }
         let is_whole = fault.is_none();
-        if contention.is_some_and(|cores| cores >= CONTENDED) {
+        if contended.is_some() {
             self.wait_for_quiet();
         }
         match fault {

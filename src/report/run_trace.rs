@@ -127,6 +127,11 @@ impl Sink for RunTrace {
                 let moment = OpenSlice { start_ns: at_ns, place, fields };
                 self.close(line, &format!("candidate {candidate} is dropped"), &moment, at_ns);
             }
+            EventKind::Contended { cores } => {
+                if let Some(open) = self.row(event.track).open.last_mut() {
+                    open.fields.push(text("cores of other processes", format_args!("{cores:.2}")));
+                }
+            }
             EventKind::Finished { status, reason, .. } => {
                 if let Some(open) = self.row(event.track).open.last_mut() {
                     open.fields = vec![text("status", status), text("reason", reason)];
@@ -186,5 +191,25 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let traced = trace.write(&folder.path().join("run.pftrace"), TraceFormat::Perfetto).unwrap();
         assert_eq!((traced.slices, traced.threads), (MAX_FINE + 1, 1));
+    }
+
+    #[test]
+    fn a_contended_round_says_how_many_cores_others_used() {
+        let trace = Arc::new(Mutex::new(RunTrace::default()));
+        let events = Events::by(|| 0).and(trace.clone());
+        for number in 0..2 {
+            let round = events.open(Slice::Round { number, contenders: 2 });
+            if number == 1 {
+                events.tell(EventKind::Contended { cores: 1.5 });
+            }
+            drop(round);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("run.json");
+        trace.lock().unwrap().write(&file, TraceFormat::Chrome).unwrap();
+        let text = std::fs::read_to_string(file).unwrap();
+        let rounds: Vec<&str> = text.lines().filter(|line| line.contains("\"contenders\"")).collect();
+        assert!(rounds.len() == 2 && rounds[1].contains("\"cores of other processes\":\"1.50\""), "{text}");
+        assert!(!rounds[0].contains("cores of other processes"), "{text}");
     }
 }

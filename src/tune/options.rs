@@ -14,7 +14,9 @@ use crate::setters;
 pub struct TuneOptions {
     /// How each invocation is raced: its rounds, its time, and what a winner must show.
     pub race: RaceOptions,
-    /// When the run ends: afterwards no invocation is started, and the one in progress is finished.
+    /// Until when invocations are started; the one in progress then is finished.
+    pub choose_until: Option<Instant>,
+    /// When the run ends: afterwards no fresh process is started to confirm what was chosen.
     pub stop_at: Option<Instant>,
     /// Whether each call can have only one job, because its profiles are stored by call: no other is started to search
     /// for configs.
@@ -47,6 +49,7 @@ setters!(TuneOptions.race {
 
 setters!(TuneOptions {
     race: RaceOptions,
+    choose_until: Option<Instant>,
     stop_at: Option<Instant>,
     one_job_a_call: bool,
     thorough: bool,
@@ -81,6 +84,7 @@ impl Default for TuneOptions {
     fn default() -> Self {
         Self {
             race: RaceOptions::default(),
+            choose_until: None,
             stop_at: None,
             one_job_a_call: false,
             thorough: false,

@@ -80,7 +80,7 @@ impl Autotuner<'_> {
         } else if self.cancel.load(Ordering::Relaxed) {
             operation.status = Status::Interrupted;
             "ended before it started".clone_into(&mut operation.reason);
-        } else if self.options.stop_at.is_some_and(|stop_at| Instant::now() >= stop_at) {
+        } else if self.options.choose_until.is_some_and(|until| Instant::now() >= until) {
             operation.status = Status::NotStarted;
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {

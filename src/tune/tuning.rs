@@ -283,9 +283,13 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let options = &self.tuner.options.race;
         let (rules, bytes) = (options.rules_for(&rounds, *baseline), self.temporary_bytes());
         let competing = self.evidence.competing(&self.identity);
-        let processes = self.result.confirmation.as_ref().map_or(&[][..], |known| known.processes.as_slice());
+        // of a refuted winner the baseline is published
+        let known = self.result.confirmation.as_ref().map(|known| known.processes.as_slice());
+        let known = known.map(|processes| (self.judgement(self.incumbent()).winner, processes));
+        let processes = known.map_or(&[][..], |(_, processes)| processes);
+        let most = if self.can_confirm() { options.most_processes(processes) } else { 0 };
         let race = DecidedRace::new(&counted, (&competing, *baseline), &bytes, &rules, published);
-        race.confirmed(processes, options.spread_of(processes)).stability()
+        race.confirmed(most as usize, options.spread_of(processes), known).stability()
     }
 
     /// Who decides about it.
@@ -381,7 +385,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         false
     }
 
-    /// Whether a winner has to show itself in fresh processes before it is committed. A replay of profiles has none.
+    /// Whether a winner has to show itself in fresh processes before it is committed.
     fn is_provisional(&self, TuningVerdict { judgement, .. }: &TuningVerdict) -> bool {
         let config = |winner: usize| self.race.invocation.candidates.get(winner).map(|candidate| &candidate.config);
         let is_known = self.result.rounds_measured == 0
@@ -389,8 +393,12 @@ impl<'t, 'a> Tuning<'t, 'a> {
                 .cached
                 .as_deref()
                 .is_some_and(|old| self.is_of_this_job(old) && Some(&old.config) == config(judgement.winner));
-        let can_confirm = !self.tuner.timer.info().can.skip_outputs && self.tuner.options.race.processes > 0;
-        judgement.outcome == JudgedOutcome::Faster && can_confirm && !is_known
+        judgement.outcome == JudgedOutcome::Faster && self.can_confirm() && !is_known
+    }
+
+    /// Whether there are fresh processes: a replay of profiles has none.
+    fn can_confirm(&self) -> bool {
+        !self.tuner.timer.info().can.skip_outputs && self.tuner.options.race.processes > 0
     }
 
     /// Writes the winner into the result as what it is so far.

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use autotune_lowered::decision::{
-    DecisionRules, DropReason, JudgedOutcome, Judgement, RaceState, Round, Settled, judge as decide, race,
-    wants_bracket,
+    DecidedRace, DecisionRules, DropReason, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessSpread,
+    RaceState, Round, Settled, judge as decide, process_ratios, race, wants_bracket,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -480,4 +480,90 @@ fn a_gain_that_is_not_significant_is_not_called_none() {
     let judgement = judge(&few, 2, None, &DecisionRules::default());
     assert_eq!((judgement.outcome, judgement.winner), (JudgedOutcome::BaselineKept, 0));
     assert!(judgement.reason.contains("× as fast, but not significantly"), "{}", judgement.reason);
+}
+
+/// Spread of a ratio between processes, as quiet machines have it.
+const BETWEEN_PROCESSES: f64 = 0.02;
+
+/// A call's candidates and the chance of a process.
+struct Call {
+    times: Vec<f64>,
+    seed: u64,
+}
+
+impl Call {
+    /// One of several kinds: nothing gains, a gain at the least that matters, equals, neighbours, or one far ahead.
+    fn of(seed: u64) -> Self {
+        let mut draw = Simulated::new(seed, QUIET, &[]);
+        let best = 1.0 - 0.15 * draw.uniform();
+        let mut times = vec![1.0, best];
+        for _ in 0..1 + seed % 4 {
+            times.push(best * (1.0 + 0.04 * draw.uniform()));
+        }
+        Self { times, seed }
+    }
+
+    /// A process, in which each program has an effect of its own.
+    fn process(&self, run: u64, process: u64) -> Simulated {
+        let seed = (self.seed * 1000 + run) * 100 + process;
+        let mut draw = Simulated::new(seed ^ 0x5eed, machine(1.0, 0.0, Kind::Plain), &[1.0]);
+        let deviation = BETWEEN_PROCESSES / std::f64::consts::SQRT_2;
+        // of a sample the logarithm is normal
+        let mut effect = || (draw.sample(0) / 1e6).powf(deviation);
+        let times: Vec<f64> = self.times.iter().map(|time| time * effect()).collect();
+        Simulated::new(seed, QUIET, &times)
+    }
+
+    /// A fresh run: what it publishes, if anything, and the stability that it says.
+    fn tune(&self, run: u64) -> (Option<usize>, f64) {
+        let (rules, count) = (DecisionRules::default(), self.times.len());
+        let (rounds, _) = self.process(run, 0).race(40, &rules);
+        let judged = judge(&rounds, count, None, &rules);
+        let mut confirming: Vec<Round> = Vec::new();
+        let mut published = Some(BASELINE).filter(|_| judged.outcome != JudgedOutcome::Faster);
+        for process in 1..=8 {
+            if judged.outcome != JudgedOutcome::Faster || published.is_some() {
+                break;
+            }
+            let mut fresh = self.process(run, process);
+            let epoch = u32::try_from(process).unwrap();
+            confirming.extend((0..12).map(|_| {
+                let round = fresh.round(&[BASELINE, judged.winner]);
+                Round::new(epoch, round.samples_ns)
+            }));
+            let known = process_ratios(&confirming, judged.winner, BASELINE);
+            let question = ProcessQuestion::gain(&rules);
+            let said = question.judge(&known, &ProcessSpread::QUIET).unwrap();
+            published = match if process == 8 { question.at_last(&said) } else { said.outcome } {
+                ProcessOutcome::Confirmed => Some(judged.winner),
+                ProcessOutcome::Refuted => Some(BASELINE),
+                _ => None,
+            };
+        }
+        let known = process_ratios(&confirming, judged.winner, BASELINE);
+        let competing: Vec<usize> = (0..count).collect();
+        let race = DecidedRace::new(&rounds, (&competing, BASELINE), &[], &rules, published.unwrap_or(BASELINE));
+        let known = (!known.is_empty()).then_some((judged.winner, known.as_slice()));
+        (published, race.confirmed(8, ProcessSpread::QUIET, known).stability().unwrap())
+    }
+}
+
+/// Over true repeats of simulated calls, by what their first runs say. `docs/decisions.md` has the table of 500 calls.
+#[test]
+fn the_stability_is_how_often_fresh_runs_publish_the_same() {
+    let (calls, repeats) = (120, 6);
+    let mut thirds = vec![(0.0, 0.0, 0.0); 3];
+    for call in (0..calls).map(Call::of) {
+        let (Some(published), stability) = call.tune(0) else { continue };
+        let again = (1..=repeats).filter(|&run| call.tune(run).0 == Some(published)).count();
+        let (count, said, seen) = &mut thirds[((3.0 * stability) as usize).min(2)];
+        *count += 1.0;
+        *said += stability;
+        *seen += again as f64 / f64::from(u32::try_from(repeats).unwrap());
+    }
+    let means: Vec<(f64, f64)> = thirds.iter().map(|(count, said, seen)| (said / count, seen / count)).collect();
+    for (said, seen) in &means {
+        assert!((said - seen).abs() < 0.2, "{means:?}");
+    }
+    assert!(means[2].1 > means[0].1 + 0.25, "what is said to be stable is more stable: {means:?}");
 }

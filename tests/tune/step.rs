@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::support::prerequisite::python3;
 use crate::support::program::*;
 use crate::support::xspace::{host, proto, space};
 use serde_json::Value;
@@ -124,6 +125,19 @@ fn a_budget_that_is_used_up_begins_nothing_more() {
     assert_eq!(result["interrupted"], false);
     let enough = place.tune(&["--format", "json", "--budget", "2h"]);
     assert_eq!(enough.code, 0, "{}", enough.stderr);
+}
+
+#[test]
+fn a_budget_in_which_no_process_could_confirm_a_winner_is_said_before_the_run() {
+    let warning = "too short to confirm a winner: 3 fresh processes take";
+    let worker = Place {
+        timer: format!("command:{} tests/data/cli/peaks_worker.py", python3()),
+        ..Place::new(&[("a", 1000, MATMUL)])
+    };
+    let run = worker.tune(&["--budget", "0.001ms"]);
+    assert!(run.stderr.contains(warning), "{}", run.stderr);
+    let run = worker.tune(&["--budget", "2h", "--dry-run"]);
+    assert!(!run.stderr.contains(warning), "{}", run.stderr);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod escape;
 mod operation;
 mod overview;
 pub(super) mod page;
+mod processes;
 mod run;
 mod step;
 mod strip;

@@ -22,6 +22,7 @@ use crate::tune::{CandidateStatus, ConfigTime, OperationResult};
 use super::candidates::candidates;
 use super::escape::prose;
 use super::overview::status_class;
+use super::processes::processes;
 use super::time_breakdown::bar;
 
 /// Draws an operation's section; `decided_at` is the time of its decision, if there is one.
@@ -40,6 +41,7 @@ pub(super) fn section(operation: &OperationResult, number: usize, decided_at: Op
                 (changes(baseline, best))
             }
             @if !facts.is_empty() { ul.why { @for fact in facts { li { (prose(&fact)) } } } }
+            @if let Some(known) = &operation.confirmation { (processes(known, best.is_some())) }
             @if all.is_empty() {
                 p.nothing { "There are no samples of its candidates, so nothing is drawn." }
             } @else {

@@ -244,7 +244,9 @@ fn legend() -> Markup {
                  so it has fewer rounds. Differences below the noise floor do not count, so a candidate may be tied \
                  with the best although its interval is beside 1×. Compiler options run in several races: compare \
                  times only within one. The baseline's own row shows its times over their median: the machine's \
-                 changes from round to round, which cancel in pairs."
+                 changes from round to round, which cancel in pairs. Under \u{201c}Fresh processes\u{201d} a dot is one \
+                 process that measured the config beside the baseline after it was chosen, and the upright line is \
+                 their mean: a gain that only one process shows is none."
             }
             p {
                 "The expected gain adds one call of each operation. Only a profile of the step shows how often the \

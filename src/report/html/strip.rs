@@ -3,7 +3,8 @@
 use maud::{Markup, html};
 
 use crate::counted::counted;
-use crate::stats::{median, quantile};
+use crate::race::Confirmation;
+use crate::stats::{Interval, median, quantile};
 use crate::tune::{CandidateResult, PairedSample};
 
 use super::axis::RatioAxis;
@@ -19,6 +20,8 @@ pub(super) struct SampleStrip {
     interval: Option<(f64, f64)>,
     median: Option<f64>,
     kind: &'static str,
+    /// What the dots are.
+    what: &'static str,
 }
 
 impl SampleStrip {
@@ -39,11 +42,19 @@ impl SampleStrip {
         Self { median: level.is_finite().then_some(1.0), ..Self::of(ratios, "base") }
     }
 
+    /// Takes the ratios of the processes that measured a config, and what they say together.
+    pub(super) fn of_processes(known: &Confirmation, kind: &'static str) -> Self {
+        let ratios = known.processes.iter().map(|one| (one.ratio, !one.is_contended)).collect();
+        let Interval { low, high, .. } = known.verdict.interval;
+        let (interval, median) = (Some((low, high)), Some(known.verdict.ratio));
+        Self { interval, median, middle_half: None, what: "processes", ..Self::of(ratios, kind) }
+    }
+
     fn of(dots: Vec<(f64, bool)>, kind: &'static str) -> Self {
         let counted: Vec<f64> = dots.iter().filter(|(_, is_counted)| *is_counted).map(|(ratio, _)| *ratio).collect();
         let quartiles = quantile(&counted, 0.25).zip(quantile(&counted, 0.75));
         let middle_half = quartiles.filter(|_| counted.len() >= 4);
-        Self { dots, middle_half, interval: None, median: None, kind }
+        Self { dots, middle_half, interval: None, median: None, kind, what: "paired samples" }
     }
 
     /// Returns the range that an axis must show.
@@ -97,7 +108,7 @@ impl SampleStrip {
     fn to_words(&self) -> String {
         let mut words = match self.kind {
             "base" => format!("the baseline's own times over their median, {}", counted(self.dots.len(), "round")),
-            _ => format!("{} paired samples", self.dots.len()),
+            _ => format!("{} {}", self.dots.len(), self.what),
         };
         if let Some((low, high)) = self.middle_half {
             words += &format!(", half of them between {low:.3} and {high:.3}");

@@ -1,12 +1,12 @@
 //! How likely a fresh run of the same race publishes the same config.
 //!
 //! The rounds are drawn again, with replacement, and so are the processes: the one that chose gives every candidate an
-//! effect of its own, of the spread between processes, and those that confirm are drawn around what they showed. What a
-//! search would have visited is not drawn again.
+//! effect of its own, of the spread between processes, and those that confirm the winner are drawn around what such
+//! processes showed, one after the other until they decide. What a search would have visited is not drawn again.
 
 use super::judge::{JudgedOutcome, judge};
 use super::paired::{Round, paired_ratios};
-use super::process_ratio::ProcessRatio;
+use super::process_ratio::{ProcessRatio, process_ratios};
 use super::process_spread::ProcessSpread;
 use super::processes::{ProcessOutcome, ProcessQuestion};
 use super::rules::DecisionRules;
@@ -15,6 +15,8 @@ use crate::stats::median;
 
 /// How often the race is drawn again.
 const DRAWS: u64 = 48;
+/// Rounds that are drawn at least: a race that was settled after few would go on if it looked different.
+const LEAST_ROUNDS: usize = 24;
 /// Candidates besides the baseline that are drawn: the fastest. Others do not win in any draw.
 const MOST_DRAWN: usize = 6;
 
@@ -34,8 +36,10 @@ pub struct DecidedRace<'a> {
     pub rules: &'a DecisionRules,
     /// How much a ratio varies between processes.
     pub spread: ProcessSpread,
-    /// The processes that confirmed the winner, or refuted it; none of a baseline that nothing seemed to beat.
-    pub processes: &'a [ProcessRatio],
+    /// How many processes may confirm a winner; none if the first one's choice is final.
+    pub most_processes: usize,
+    /// A candidate, and the processes that confirmed or refuted it.
+    pub confirmed: Option<(usize, &'a [ProcessRatio])>,
     /// The config that was published.
     pub published: usize,
 }
@@ -49,14 +53,25 @@ impl<'a> DecidedRace<'a> {
         rules: &'a DecisionRules,
         published: usize,
     ) -> Self {
-        let (spread, processes) = (ProcessSpread::QUIET, &[][..]);
-        Self { rounds, competing, baseline, temporary_bytes, rules, spread, processes, published }
+        let spread = ProcessSpread::QUIET;
+        Self {
+            rounds,
+            competing,
+            baseline,
+            temporary_bytes,
+            rules,
+            spread,
+            most_processes: 0,
+            confirmed: None,
+            published,
+        }
     }
 
-    /// The same with what fresh processes showed, and their spread.
+    /// The same where up to so many fresh processes confirm a winner, with this spread between them; `known` are those
+    /// that measured a candidate.
     #[must_use]
-    pub fn confirmed(self, processes: &'a [ProcessRatio], spread: ProcessSpread) -> Self {
-        Self { processes, spread, ..self }
+    pub fn confirmed(self, most: usize, spread: ProcessSpread, known: Option<(usize, &'a [ProcessRatio])>) -> Self {
+        Self { most_processes: most, spread, confirmed: known, ..self }
     }
 
     /// The probability that a fresh run publishes the same config; `None` without rounds.
@@ -89,10 +104,13 @@ impl<'a> DecidedRace<'a> {
 
     fn publishes_again(&self, drawn: &[usize], draw: u64) -> bool {
         let (mut choices, mut draws) = (Draw::new(draw, 0), Normals::new(Draw::new(draw, 1)));
-        // a program's effect of the process; a ratio has two of them
-        let effect = self.spread.deviation / std::f64::consts::SQRT_2;
-        let effects: Vec<f64> = drawn.iter().map(|_| (effect * draws.next()).exp()).collect();
-        let rounds: Vec<Round> = (0..self.rounds.len())
+        // a program's effect of the process, of which a ratio has two; the rounds hold those of the processes that took
+        // them, so that the truth is as uncertain
+        let taken = self.rounds.chunk_by(|one, other| one.epoch == other.epoch).count();
+        let effect = self.spread.deviation * ((1.0 + 1.0 / taken.max(1) as f64) / 2.0).sqrt();
+        let shifts = self.shifts(drawn, effect);
+        let effects: Vec<f64> = shifts.iter().map(|shift| (shift + effect * draws.next()).exp()).collect();
+        let rounds: Vec<Round> = (0..self.rounds.len().max(LEAST_ROUNDS))
             .filter_map(|_| self.rounds.get(choices.below(self.rounds.len())))
             .map(|round| round.of(drawn).scaled(&effects))
             .collect();
@@ -101,30 +119,58 @@ impl<'a> DecidedRace<'a> {
             drawn.iter().map(|candidate| self.temporary_bytes.get(*candidate).copied().flatten()).collect();
         let all: Vec<usize> = (0..drawn.len()).collect();
         let judged = judge(&rounds, drawn.len(), &all, place(self.baseline), None, &bytes, self.rules);
-        let wins = judged.outcome == JudgedOutcome::Faster;
-        let is_same = judged.winner == place(self.published) && wins;
-        if self.published == self.baseline {
-            // a winner that fresh processes refute leaves the baseline, too
-            return !wins || (!self.processes.is_empty() && !self.is_confirmed_again(&mut draws));
-        }
-        is_same && (self.processes.is_empty() || self.is_confirmed_again(&mut draws))
+        let published = match drawn.get(judged.winner) {
+            Some(&winner) if judged.outcome == JudgedOutcome::Faster => self.after_confirming(winner, &mut draws),
+            _ => Some(self.baseline),
+        };
+        published == Some(self.published)
     }
 
-    /// Whether as many processes, drawn around what these showed, confirm.
-    fn is_confirmed_again(&self, draws: &mut Normals) -> bool {
-        let count = self.processes.len() as f64;
-        let mean = self.processes.iter().map(|process| process.ratio.ln()).sum::<f64>() / count;
-        let drawn: Vec<ProcessRatio> = self
-            .processes
-            .iter()
-            .map(|process| {
-                let deviation = self.spread.deviation.hypot(process.error);
-                process.with_ratio((mean + deviation * draws.next()).exp())
-            })
-            .collect();
-        let verdict = ProcessQuestion::gain(self.rules).judge(&drawn, &self.spread);
-        // more processes would follow where these leave it open
-        verdict.is_some_and(|verdict| verdict.outcome != ProcessOutcome::Refuted)
+    /// How far each candidate's level is from what the rounds show: towards the others' mean, since those that differ by
+    /// no more than processes make them differ may be equal (empirical Bayes).
+    fn shifts(&self, drawn: &[usize], effect: f64) -> Vec<f64> {
+        let level = |candidate: &usize| {
+            let ratios = paired_ratios(self.rounds, *candidate, self.baseline);
+            median(&ratios).filter(|ratio| *ratio > 0.0 && *candidate != self.baseline).map(f64::ln)
+        };
+        let levels: Vec<Option<f64>> = drawn.iter().map(level).collect();
+        let known: Vec<f64> = levels.iter().copied().flatten().collect();
+        let count = known.len() as f64;
+        let mean = known.iter().sum::<f64>() / count.max(1.0);
+        let squares = known.iter().map(|level| (level - mean).powi(2)).sum::<f64>();
+        let part = if known.len() > 1 { (effect * effect / 2.0 * (count - 1.0) / squares).min(1.0) } else { 0.0 };
+        levels.iter().map(|level| level.map_or(0.0, |level| part * (mean - level))).collect()
+    }
+
+    /// What fresh processes leave of a winner: itself, the baseline, or nothing decided.
+    fn after_confirming(&self, winner: usize, draws: &mut Normals) -> Option<usize> {
+        if self.most_processes == 0 {
+            return Some(winner);
+        }
+        let known = match self.confirmed {
+            Some((candidate, processes)) if candidate == winner && !processes.is_empty() => processes.to_vec(),
+            _ => process_ratios(self.rounds, winner, self.baseline),
+        };
+        let first = *known.first()?;
+        let count = known.len() as f64;
+        let mean = known.iter().map(ProcessRatio::log).sum::<f64>() / count;
+        let deviation = self.spread.deviation.hypot(first.error);
+        // that mean is off by as much as so many processes may be
+        let center = mean + deviation / count.sqrt() * draws.next();
+        let question = ProcessQuestion::gain(self.rules);
+        let mut fresh: Vec<ProcessRatio> = Vec::new();
+        loop {
+            fresh.push(first.with_ratio((center + deviation * draws.next()).exp()));
+            let verdict = question.judge(&fresh, &self.spread)?;
+            let is_last = fresh.len() >= self.most_processes;
+            let outcome = if is_last { question.at_last(&verdict) } else { verdict.outcome };
+            match outcome {
+                ProcessOutcome::Confirmed => return Some(winner),
+                ProcessOutcome::Refuted => return Some(self.baseline),
+                ProcessOutcome::Open if is_last => return None,
+                ProcessOutcome::Open => {}
+            }
+        }
     }
 }
 
@@ -144,7 +190,7 @@ mod tests {
         let rounds = rounds(times, scatter);
         let winner = judge(&rounds, times.len(), &all, 0, None, &[], &rules).winner;
         let race = DecidedRace::new(&rounds, (&all, 0), &[], &rules, winner);
-        (winner, race.confirmed(&[], ProcessSpread::new(spread, 20.0)).stability().unwrap())
+        (winner, race.confirmed(0, ProcessSpread::new(spread, 20.0), None).stability().unwrap())
     }
 
     #[test]

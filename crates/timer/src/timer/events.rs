@@ -113,6 +113,11 @@ pub enum EventKind<'a> {
         /// Their sum, nanoseconds.
         running_ns: u64,
     },
+    /// Other processes used the cores during the innermost slice of the track, a round.
+    Contended {
+        /// How many cores they used while threads of the measurement waited.
+        cores: f64,
+    },
     /// A round is measured.
     Round {
         /// Rounds done.
