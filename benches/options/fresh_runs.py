@@ -49,7 +49,9 @@ PASSES, WIDTH = "xla_disable_hlo_passes", "xla_cpu_prefer_vector_width"
 QUESTIONS = {
     "scheduler": (
         (half_attention, [modules.array(2, 128, 4, 64, dtype=bf16)] * 3),
-        option("xla_cpu_scheduler_type", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"),
+        option(
+            "xla_cpu_scheduler_type", "CPU_SCHEDULER_TYPE_CONCURRENCY_OPTIMIZED", "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"
+        ),
     ),
     "jacobi": (modules.MODULES["jacobi"], option(PASSES, "cpu-parallel-task-assigner")),
     "mandelbrot": (modules.MODULES["mandelbrot"], option(PASSES, "cpu-parallel-task-assigner")),
@@ -66,11 +68,11 @@ def ask(given, name, folder, seed):
     """One run: the status, whether it says that the machine was busy, its ratio and interval, and the ratios of its processes."""
     module, listed = folder / f"{name}.mlir", folder / f"{name}.json"
     command = [given.program, "--no-config", "tune", module, "--only-compiler-options", "--compiler-options", "passes"]
-    command += ["--options-file", listed]
+    command += ["--options-file", listed, "--seed", seed]
     if name == "copy":
         command = [given.program, "--no-config", "compare", module, module]
     with tempfile.TemporaryDirectory() as cache:
-        command += ["--timer", given.timer, "--seed", seed, "--format", "json", *given.flags.split()]
+        command += ["--timer", given.timer, "--format", "json", *given.flags.split()]
         done = subprocess.run(
             [str(word) for word in command],
             text=True,

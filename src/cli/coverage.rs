@@ -60,7 +60,8 @@ fn part(text: &str) -> Result<f64, String> {
 
 /// Prints which calls of a module have a config; exit code 1 if too few have.
 pub(super) fn run(args: &CoverageArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let scan = scan_whole(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? }, NoLabels::Explained)?;
+    let scan =
+        scan_whole(&args.module, &ScanOptions::default().user_labels(user_labels(&args.labels)?), NoLabels::Explained)?;
     let mut ledger;
     let mut alone;
     let cache = match &args.of {

@@ -8,7 +8,7 @@ pub const FINE: u8 = ALL_TUNED;
 pub const SOME_FAILED: u8 = 1;
 /// The command line is wrong. (`clap` exits with this number itself.)
 pub const USAGE: u8 = 2;
-/// The module holds no label, or no label matches a recorded invocation of this device; a look-up found nothing.
+/// The module holds no label, for `scan` no kernel either, or no label matches a recorded invocation of this device; a look-up found nothing.
 pub const NOTHING_MATCHED: u8 = 3;
 /// An input cannot be used: module, registry, search space, recorded samples, configuration file.
 pub const BAD_INPUT: u8 = 4;
@@ -21,6 +21,8 @@ pub const CACHE_TROUBLE: u8 = 6;
 pub const REGRESSED: u8 = 7;
 /// Two caches differ.
 pub const DIFFERENT: u8 = 8;
+/// A kernel runs on the values that its project takes if nothing is tuned.
+pub const ON_DEFAULTS: u8 = 9;
 /// The run was ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are committed.
 pub const INTERRUPTED: u8 = 130;
 
@@ -35,5 +37,6 @@ pub const TABLE: &[(u8, &str)] = &[
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, unreachable or untrusted"),
     (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
     (DIFFERENT, "`cache diff`: two caches differ"),
+    (ON_DEFAULTS, "`scan --fail-on-defaults`: a kernel runs on default values"),
     (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are kept"),
 ];

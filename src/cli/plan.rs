@@ -49,7 +49,7 @@ pub(super) struct PlanSource {
 impl PlanArgs {
     /// Reads the module; a module without labels needs no registry.
     pub(super) fn read(&self, module: &Path, no_labels: NoLabels) -> Result<Result<PlanSource, Scan>, Fault> {
-        let options = ScanOptions { user_labels: user_labels(&self.labels)? };
+        let options = ScanOptions::default().user_labels(user_labels(&self.labels)?);
         let scan = scan_whole(module, &options, no_labels)?;
         if scan.labels.is_empty() {
             return Ok(Err(scan));

@@ -1,11 +1,12 @@
-//! `scan`: the labels of a module.
+//! `scan`: the labels and kernels of a module.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::hlo::{Scan, ScanOptions, UserLabels, scan_path, scan_reader};
+use crate::hlo::{FoundKernel, KernelTemplates, Scan, ScanOptions, UserLabels, scan_path, scan_reader};
+use crate::outside_file;
 
 use super::exit;
 use super::fault::Fault;
@@ -17,18 +18,38 @@ pub(super) struct ScanArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub labels: LabelArgs,
+    /// Also recognise your own kernels: templates of their names (docs/kernels.md)
+    #[arg(long, value_name = "FILE")]
+    pub kernels: Option<PathBuf>,
+    /// Exit code 9 if a kernel runs on the values that its project takes if nothing is tuned
+    #[arg(long)]
+    pub fail_on_defaults: bool,
     #[command(flatten)]
     pub format: FormatArg,
 }
 
-/// Prints the labels; exit code 3 if there are none.
+/// Prints the labels and kernels; exit code 3 if there are none.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let scan = scan_module(&args.module, &ScanOptions { user_labels: user_labels(&args.labels)? })?;
+    let options = ScanOptions::default().user_labels(user_labels(&args.labels)?);
+    let scan = scan_module(&args.module, &options.kernels(templates(args.kernels.as_deref())?))?;
     args.format.write(out, &scan)?;
     out.flush()?;
     // labels before the truncation are printed, but a script must not mistake them for all labels
     refuse_truncated(&scan, &args.module)?;
-    Ok(if scan.labels.is_empty() { exit::NOTHING_MATCHED } else { exit::FINE })
+    Ok(match scan {
+        _ if args.fail_on_defaults && scan.kernels.iter().any(FoundKernel::is_on_defaults) => exit::ON_DEFAULTS,
+        _ if scan.labels.is_empty() && scan.kernels.is_empty() => exit::NOTHING_MATCHED,
+        _ => exit::FINE,
+    })
+}
+
+/// The user's own templates of kernels, if there are any.
+pub(super) fn templates(file: Option<&Path>) -> Result<KernelTemplates, Fault> {
+    let Some(path) = file else { return Ok(KernelTemplates::default()) };
+    let wrong = |error: &dyn std::fmt::Display| Fault::input(format!("`--kernels {}`: {error}", path.display()));
+    let file = outside_file::open(path, KernelTemplates::MAX_BYTES).map_err(|error| wrong(&error))?;
+    let text = outside_file::read_text(file, KernelTemplates::MAX_BYTES).map_err(|error| wrong(&error))?;
+    KernelTemplates::of_text(&text).map_err(|error| wrong(&error))
 }
 
 /// Prints that a module has no label, so that there is nothing to do.

@@ -94,11 +94,9 @@ struct Observed {
 }
 
 impl Observed {
-    /// Cores that others used since an earlier observation while threads of ours waited.
-    fn contention_since(&self, earlier: &Self) -> f64 {
-        let seconds = (self.at - earlier.at).as_secs_f64();
-        let is_waiting = self.waited - earlier.waited >= WAITING * seconds;
-        if is_waiting { self.others_since(earlier) } else { 0.0 }
+    /// Whether threads of ours waited for a core since an earlier observation.
+    fn has_waited_since(&self, earlier: &Self) -> bool {
+        self.waited - earlier.waited >= WAITING * (self.at - earlier.at).as_secs_f64()
     }
 
     /// Cores that others used.
@@ -117,6 +115,8 @@ pub(super) struct ContentionWatch {
     /// The cores that they may use.
     cores: Vec<String>,
     recent: VecDeque<Observed>,
+    /// Whether threads of ours waited for others that have not left the cores since.
+    is_beside_others: bool,
 }
 
 impl ContentionWatch {
@@ -159,10 +159,18 @@ impl ContentionWatch {
         if self.recent.back().is_none_or(|last| last.at.elapsed() >= STEP) {
             self.observe();
         }
-        let last = self.recent.back()?;
+        let last = *self.recent.back()?;
         let is_before = |one: &&Observed| one.at <= begin && last.at - one.at >= WINDOW;
-        let earlier = self.recent.iter().rev().find(is_before).or(self.recent.front())?;
-        (last.at - earlier.at >= WINDOW / 2).then(|| last.contention_since(earlier))
+        let earlier = *self.recent.iter().rev().find(is_before).or(self.recent.front())?;
+        (last.at - earlier.at >= WINDOW / 2).then(|| self.contention(&last, &earlier))
+    }
+
+    /// Cores that others used between two observations, if they disturb: threads of ours waited for them then, or
+    /// before, and they have not left since. A thread may be lucky for a moment.
+    fn contention(&mut self, last: &Observed, earlier: &Observed) -> f64 {
+        let (others, has_waited) = (last.others_since(earlier), last.has_waited_since(earlier));
+        self.is_beside_others = others >= CONTENDED && (has_waited || self.is_beside_others);
+        if has_waited || self.is_beside_others { others } else { 0.0 }
     }
 
     /// Waits until others leave the cores alone, as long as a run may wait. Returns whether it is quiet.
@@ -173,6 +181,7 @@ impl ContentionWatch {
             let Some(after) = self.observed() else { return true };
             if after.others_since(&before) < CONTENDED {
                 self.recent.clear();
+                self.is_beside_others = false;
                 self.observe();
                 return true;
             }
@@ -280,13 +289,33 @@ mod tests {
         let begin = observed(0, 10.0, 5.0, 1.0);
         // two cores for a second: half a second idle, half of the rest ours
         let beside_others = observed(1000, 10.5, 5.75, 1.4);
-        assert!((beside_others.contention_since(&begin) - 0.75).abs() < 1e-9);
+        let contention = |of: &Observed| ContentionWatch::default().contention(of, &begin);
+        assert!((contention(&beside_others) - 0.75).abs() < 1e-9);
         let beside_nobody = observed(1000, 10.5, 6.5, 1.4);
-        assert!(beside_nobody.contention_since(&begin) < 1e-9, "they wait for each other");
+        assert!(contention(&beside_nobody) < 1e-9, "they wait for each other");
         let on_other_cores = observed(1000, 10.5, 5.75, 1.01);
-        assert_eq!(on_other_cores.contention_since(&begin), 0.0);
+        assert_eq!(contention(&on_other_cores), 0.0);
         let after_a_thread_ended = observed(1000, 12.0, 4.0, 0.5);
-        assert!(after_a_thread_ended.contention_since(&begin) >= 0.0);
+        assert!(contention(&after_a_thread_ended) >= 0.0);
+    }
+
+    #[test]
+    fn who_disturbed_and_stays_disturbs() {
+        let at = Instant::now();
+        let observed = |seconds: u64, idle: f64, own: f64, waited: f64| Observed {
+            at: at + Duration::from_secs(seconds),
+            idle,
+            cores: 2.0,
+            own,
+            waited,
+        };
+        let mut watch = ContentionWatch::default();
+        // two busy cores, of which ours use one, but in the third second one alone; ours wait in the first
+        let seconds = [(0.0, 0.0, 0.0), (0.0, 1.0, 0.4), (0.0, 2.0, 0.4), (1.0, 3.0, 0.4), (1.0, 4.0, 0.4)];
+        let all: Vec<Observed> =
+            seconds.into_iter().zip(0..).map(|((idle, own, waited), at)| observed(at, idle, own, waited)).collect();
+        let said: Vec<f64> = all.windows(2).map(|pair| watch.contention(&pair[1], &pair[0])).collect();
+        assert_eq!(said, [1.0, 1.0, 0.0, 0.0], "lucky, then alone, then beside others that have not disturbed");
     }
 
     #[test]

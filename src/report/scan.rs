@@ -1,11 +1,13 @@
-//! The labels of a module as a table.
+//! The labels and kernels of a module as tables.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::counted::counted;
-use crate::hlo::Scan;
+use crate::hlo::{FoundKernel, KnownKernel, Scan};
 
 use super::grid::{cells, dash};
 use super::{Document, Grid, line};
@@ -16,7 +18,7 @@ impl Document for &Scan {
     }
 
     /// Writes each distinct label with its evidence, call sites (or stamps, where the form shows no more) and first
-    /// line, then the diagnosis.
+    /// line, then each kernel, then the diagnosis.
     fn write_table(self, out: &mut dyn Write) -> io::Result<()> {
         let mut grid = Grid::new(&["operation", "call key", "evidence", ">call sites", ">line", "direction", "family"]);
         for found in &self.labels {
@@ -30,10 +32,57 @@ impl Document for &Scan {
         if !grid.is_empty() {
             grid.write(out)?;
         }
+        if !self.kernels.is_empty() {
+            if !self.labels.is_empty() {
+                writeln!(out)?;
+            }
+            kernels(&self.kernels).write(out)?;
+        }
         for diagnosis in &self.diagnosis {
             line!(out, "{}: {}", diagnosis.code, diagnosis.message)?;
         }
         Ok(())
+    }
+}
+
+fn kernels(kernels: &[FoundKernel]) -> Grid {
+    let mut grid = Grid::new(&["kernel", "operation", "project", ">calls", ">line", "parameters"]);
+    for kernel in kernels {
+        let known = kernel.known.as_ref();
+        let operation = known.map_or("?", |known| known.operation.as_str());
+        let project = known.map_or("?", |known| known.project.as_str());
+        let line = dash(kernel.line, |line| line.to_string());
+        let parameters = known.map_or_else(|| "?".to_owned(), parameters_of);
+        grid.row(cells![shorter(&kernel.name), operation, project, kernel.calls, line, parameters]);
+    }
+    grid
+}
+
+/// The parameters of a kernel as far as they can be read, and whether they are its project's defaults.
+pub(super) fn parameters_of(kernel: &KnownKernel) -> String {
+    let parameters = each(&kernel.parameters);
+    match kernel.on_defaults {
+        Some(true) => format!("{parameters} (defaults)"),
+        _ if parameters.is_empty() => "?".to_owned(),
+        _ => parameters,
+    }
+}
+
+/// `bq=8 bkv=512`.
+fn each(parameters: &BTreeMap<String, Value>) -> String {
+    let one = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        other => format!("{name}={other}"),
+    };
+    parameters.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// A name of at most so many characters.
+fn shorter(name: &str) -> String {
+    const MOST: usize = 48;
+    match name.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("{}…", name.get(..cut).unwrap_or_default()),
+        None => name.to_owned(),
     }
 }
 

@@ -4,13 +4,14 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::analysis::{HostWork, KernelShare, MeanStd, OperationSummary, Part, Summary};
+use crate::analysis::{HostWork, KernelShare, KnownKernelShare, MeanStd, OperationSummary, Part, Summary};
 
 use super::grid::{cells, dash, write_section};
 use super::lines::heading;
 use super::memory::write_memory;
 use super::naming::{named, program, short};
 use super::roofline::{WORK_COLUMNS, work_cells, write_roofline};
+use super::scan::parameters_of;
 use super::{Document, Grid, Top, format_ns, format_part, write_lines, write_notes};
 
 /// Modules below this share of the time are summarised in the table.
@@ -41,6 +42,7 @@ impl Document for Top<Summary> {
                 write_parts(out, what, parts, top)?;
             }
             write_labels(out, summary)?;
+            write_known_kernels(out, summary)?;
             write_roofline(out, summary, top)?;
             write_memory(out, summary, top)?;
             write_spread(out, summary, top)?;
@@ -175,6 +177,15 @@ fn write_labels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
         first.into_iter().chain(work_cells(label.work.as_ref())).chain([short(&label.label.to_string())])
     });
     write_section(out, "by label", &headings, rows, usize::MAX)
+}
+
+fn write_known_kernels(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
+    let headings = [">share", ">time", ">operations", "operation", "project", "parameters"];
+    let rows = summary.known_kernels.iter().map(|KnownKernelShare { kernel, operations, time_ns, share, .. }| {
+        let first = cells![format_part(*share), format_ns(*time_ns), operations];
+        first.into_iter().chain(cells![kernel.operation, kernel.project, parameters_of(kernel)])
+    });
+    write_section(out, "by kernel", &headings, rows, usize::MAX)
 }
 
 /// Writes the compute operations whose time differs most from execution to execution.

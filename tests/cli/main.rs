@@ -18,6 +18,7 @@ mod compiled_with;
 mod compiler_options;
 mod config;
 
+mod kernels;
 mod log_folder;
 mod measure;
 mod peaks;

@@ -552,7 +552,7 @@ impl Call {
 #[test]
 fn the_stability_is_how_often_fresh_runs_publish_the_same() {
     let (calls, repeats) = (120, 6);
-    let mut thirds = vec![(0.0, 0.0, 0.0); 3];
+    let mut thirds = [(0.0, 0.0, 0.0); 3];
     for call in (0..calls).map(Call::of) {
         let (Some(published), stability) = call.tune(0) else { continue };
         let again = (1..=repeats).filter(|&run| call.tune(run).0 == Some(published)).count();

@@ -7,6 +7,7 @@ use super::diagnosis::{CALL_SITES_CUT, cut_sites};
 use super::dump_files::DumpFiles;
 use super::error::ScanError;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
+use super::kernels::{self, found::FoundKernel};
 use super::sub_folders::SubFolders;
 use crate::counted::{counted, listed};
 
@@ -39,7 +40,7 @@ fn name(path: &Path) -> String {
 
 /// The labels of several modules, each with its name, and what is said of them.
 pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
-    let mut labels: Vec<FoundLabel> = Vec::new();
+    let (mut labels, mut kernels): (Vec<FoundLabel>, Vec<FoundKernel>) = (Vec::new(), Vec::new());
     let partitioned = scans.first().and_then(|(_, scan)| scan.partitioned);
     let partitioned = partitioned.filter(|_| scans.iter().all(|(_, scan)| scan.partitioned == partitioned));
     let module = match scans.as_slice() {
@@ -61,6 +62,7 @@ pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -
                 None => labels.push(label),
             }
         }
+        kernels::add(&mut kernels, scan.kernels);
         // that of all modules together follows
         for one in scan.diagnosis.into_iter().filter(|one| one.code != CALL_SITES_CUT) {
             match found.iter_mut().find(|(known, _)| known.code == one.code) {
@@ -84,5 +86,5 @@ pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -
     }));
     labels.sort_by(|a, b| (&a.label, &a.family).cmp(&(&b.label, &b.family)));
     diagnosis.extend(cut_sites(&labels));
-    Scan { module, partitioned, diagnosis, ..Scan::new(ModuleForm::DumpFolder, labels) }
+    Scan { module, partitioned, kernels, diagnosis, ..Scan::new(ModuleForm::DumpFolder, labels) }
 }

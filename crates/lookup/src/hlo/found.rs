@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::kernels::found::FoundKernel;
 use super::{Evidence, Label};
 use crate::array::ArraySpec;
 
@@ -160,6 +161,9 @@ pub struct Scan {
     pub partitioned: Option<bool>,
     /// Every distinct label, sorted.
     pub labels: Vec<FoundLabel>,
+    /// The kernels that its custom calls hold, labelled or not, in the order of their first calls.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<FoundKernel>,
     /// The diagnoses.
     pub diagnosis: Vec<Diagnosis>,
 }

@@ -108,6 +108,11 @@ pub(crate) struct Node<'a> {
     /// Its attributes as text spells them, as far as a reader keeps them; of HLO text all behind the equal sign,
     /// because the layouts of results stand there.
     pub(crate) attributes: Cow<'a, [u8]>,
+    /// The functions that its source line stands in, the innermost first, as far as a reader follows them: those of
+    /// custom calls.
+    pub(crate) functions: Vec<Cow<'a, str>>,
+    /// The file and line of the innermost one.
+    pub(crate) place: Option<(Cow<'a, str>, u64)>,
     /// The node whose region holds it.
     pub(crate) holder: Option<NodeId>,
     /// Its line from 1, if the form has lines.

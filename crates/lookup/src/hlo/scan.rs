@@ -17,6 +17,7 @@ use super::escape::Escapes;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
 use super::graph::{Computation, Head};
 use super::hlo_text;
+use super::kernels::{self, KernelTemplates};
 use super::mlir_text;
 use super::proto;
 use super::side_file::{self, Side};
@@ -39,9 +40,11 @@ const MAX_COMPRESSION_LAYERS: usize = 2;
 pub struct ScanOptions {
     /// A user's own labels, found beside the built-in families.
     pub user_labels: Option<UserLabels>,
+    /// Which names belong to which kernels, besides the built-in ones.
+    pub kernels: KernelTemplates,
 }
 
-setters!(ScanOptions { user_labels: Option<UserLabels> });
+setters!(ScanOptions { user_labels: Option<UserLabels>, kernels: KernelTemplates });
 
 impl Scan {
     /// Version of the schema that `scan --format json` prints.
@@ -56,6 +59,7 @@ impl Scan {
             digest: None,
             partitioned: None,
             labels,
+            kernels: Vec::new(),
             diagnosis: Vec::new(),
         }
     }
@@ -219,8 +223,8 @@ fn scan_exported(file: &[u8], options: &ScanOptions) -> Result<Scan, ScanErrorKi
     for (module, order) in derivatives.into_iter().zip(1..) {
         scans.push((format!("derivative {order}"), scan(module)?));
     }
-    let Scan { labels, diagnosis, .. } = dump::merge(scans, said);
-    Ok(Scan { digest, labels, diagnosis, ..of_function })
+    let Scan { labels, kernels, diagnosis, .. } = dump::merge(scans, said);
+    Ok(Scan { digest, labels, kernels, diagnosis, ..of_function })
 }
 
 fn exported_too_large() -> ScanErrorKind {
@@ -294,6 +298,7 @@ fn scan_module(
         };
     let mut scan = assemble(form, tally, &lines, structure, is_ejkernel);
     scan.digest = whole.map(Digest::of);
+    scan.kernels = whole.map(|bytes| kernels::of_module(form, bytes, &options.kernels)).unwrap_or_default();
     if !is_whole {
         let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
         describe_large(form, &head, &mut scan);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::hlo::{Cost, Costs, Evidence, FlopUnit, Flops, Label};
-use crate::hlo::{HloInstruction, HloModule, UserLabels, labels_in};
+use crate::hlo::{HloInstruction, HloModule, KernelTemplates, KnownKernel, UserLabels, labels_in};
 
 use super::collectives::{CollectiveKind, Role};
 use super::event_facts::EventFacts;
@@ -28,6 +28,8 @@ pub struct Attribution {
     pub source: Option<(String, u64)>,
     /// The tunable call that it is part of, with how much of its label was kept.
     pub label: Option<(Label, Evidence)>,
+    /// The kernel that it is, if a template knows it.
+    pub kernel: Option<KnownKernel>,
     /// Bytes of its result.
     pub bytes: u64,
     /// The work of one run, if known and its own: not for control flow, nor for communication between devices.
@@ -69,6 +71,7 @@ impl Attribution {
             op_name: named.map_or_else(String::new, |one| one.op_name().to_owned()),
             source: placed.map(|frame| (frame.file.into_owned(), frame.line)),
             label: label(module, instruction, user),
+            kernel: KernelTemplates::default().of_instruction(module, instruction),
             bytes: instruction.bytes,
             cost: costs.instruction(place).filter(|cost| cost.is_known() && works(instruction.opcode())).cloned(),
             communication: communicates(module, instruction),
@@ -82,7 +85,7 @@ impl Attribution {
         let known = Self { known_by: KnownBy::NamedKernel, ..self };
         match is_single {
             true => known,
-            false => Self { op_name: String::new(), source: None, label: None, ..known },
+            false => Self { op_name: String::new(), source: None, label: None, kernel: None, ..known },
         }
     }
 
@@ -99,6 +102,7 @@ impl Attribution {
             op_name: facts.op_name.clone(),
             source: facts.source.clone(),
             label: labels_in(&facts.op_name, "", user).pop(),
+            kernel: KernelTemplates::default().of_event(operation, &facts.op_name, facts.source.as_ref()),
             bytes: 0,
             cost: cost_of(facts).filter(|_| !communication && works(opcode)),
             communication,
@@ -115,7 +119,11 @@ impl Attribution {
         match (CollectiveKind::of_kernel(name), runtime_work(name)) {
             (Some(kind), _) => known(kind.name(), true),
             (None, Some(opcode)) => known(opcode, false),
-            (None, None) => None,
+            (None, None) => {
+                let kernel = KernelTemplates::default().of_event(name, "", None)?;
+                let opcode = "custom-call".to_owned();
+                Some(Self { opcode, kernel: Some(kernel), known_by: KnownBy::Kernel, ..Self::default() })
+            }
         }
     }
 

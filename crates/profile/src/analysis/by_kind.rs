@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::attribution::{Attribution, UNKNOWN};
 use super::totals::OperationTime;
 use super::work::Work;
-use crate::hlo::{Evidence, Label};
+use crate::hlo::{Evidence, KnownKernel, Label};
 use crate::peaks::Peaks;
 use crate::stats::Moments;
 
@@ -44,6 +44,9 @@ pub struct OperationSummary {
     pub source: Option<String>,
     /// The tunable call that it is part of.
     pub label: Option<Label>,
+    /// The kernel that it is, if its name is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KnownKernel>,
     /// Bytes of its result.
     pub bytes: u64,
     /// Whether it moves data between devices.
@@ -101,6 +104,8 @@ pub(super) struct ByKind {
     pub(super) sources: Parts,
     pub(super) op_names: Parts,
     pub(super) labels: BTreeMap<(Label, Evidence), (u64, f64, Vec<Work>)>,
+    /// Operations and time of each known kernel, by its document.
+    pub(super) kernels: BTreeMap<String, (KnownKernel, u64, f64)>,
 }
 
 impl ByKind {
@@ -126,6 +131,12 @@ impl ByKind {
             works.extend(work.clone());
             label
         });
+        if let Some(kernel) = &known.kernel {
+            let key = serde_json::to_string(kernel).unwrap_or_default();
+            let (_, operations, time_ns) = self.kernels.entry(key).or_insert_with(|| (kernel.clone(), 0, 0.0));
+            *operations += 1;
+            *time_ns += total.time_ns;
+        }
         OperationSummary {
             operation,
             module: module.to_owned(),
@@ -134,6 +145,7 @@ impl ByKind {
             op_name: known.op_name,
             source,
             label,
+            kernel: known.kernel,
             bytes: known.bytes,
             communication,
             count: total.count,

@@ -57,7 +57,8 @@ pub use programs::{HloFileError, HloFiles, Programs};
 pub use read::CaptureError;
 pub use runtime::{Counted, DeviceRuntime, Skipped};
 pub use summary::{
-    AllSkipped, IDLE_INSIDE, LabelShare, LeftOutTime, ModuleSummary, ProfileRead, Summary, SummaryOptions, summarize,
+    AllSkipped, IDLE_INSIDE, KnownKernelShare, LabelShare, LeftOutTime, ModuleSummary, ProfileRead, Summary,
+    SummaryOptions, summarize,
 };
 pub use timings::{DeviceSeconds, ProfileTimings, TimedProfile};
 pub use work::{Bound, Roofline, Work};

@@ -1,8 +1,11 @@
 //! The summary of captures: devices, modules, operations, and their time by opcode, source line, `op_name` and label.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
-use crate::hlo::{Evidence, Label, ProgramMemory, UserLabels};
+use crate::counted::counted;
+use crate::hlo::{Evidence, KnownKernel, Label, ProgramMemory, UserLabels};
 use crate::peaks::Peaks;
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
@@ -55,6 +58,8 @@ pub struct Summary {
     pub op_names: Vec<Part>,
     /// By label; the rest is unlabelled.
     pub labels: Vec<LabelShare>,
+    /// By kernel whose name is known, labelled or not.
+    pub known_kernels: Vec<KnownKernelShare>,
     /// The peaks of the rooflines; `None` if the device's are unknown.
     pub peaks: Option<Peaks>,
     /// Data that moved between host and device.
@@ -126,6 +131,21 @@ pub struct LabelShare {
     pub share: f64,
     /// Their work, as far as their cost is known.
     pub work: Option<Work>,
+}
+
+/// The time of the operations that are one kernel with the same parameters.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KnownKernelShare {
+    /// The kernel.
+    #[serde(flatten)]
+    pub kernel: KnownKernel,
+    /// How many operations.
+    pub operations: u64,
+    /// Their time.
+    pub time_ns: f64,
+    /// As a share of all modules' spans.
+    pub share: f64,
 }
 
 /// What is not counted.
@@ -212,6 +232,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         sources: Vec::new(),
         op_names: Vec::new(),
         labels: Vec::new(),
+        known_kernels: Vec::new(),
         peaks: options.peaks.cloned().or_else(|| captures.iter().find_map(|capture| peaks_of(capture.timeline()))),
         transfers,
         kernels,
@@ -224,6 +245,19 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
     summary
 }
 
+/// Says which part of the time kernels take that run on their projects' defaults, if any do.
+fn on_defaults(kernels: &[KnownKernelShare]) -> Option<String> {
+    let those = || kernels.iter().filter(|one| one.kernel.on_defaults == Some(true));
+    let names: BTreeSet<&str> = those().map(|one| one.kernel.operation.as_str()).collect();
+    let (count, share) = (those().map(|one| one.operations).sum::<u64>(), those().map(|one| one.share).sum::<f64>());
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    (count > 0).then(|| {
+        let runs = if count == 1 { "runs" } else { "run" };
+        let counted = counted(count, "kernel");
+        format!("{counted} {runs} on the defaults of their project, {:.1} % of the time: {names}", 100.0 * share)
+    })
+}
+
 impl Summary {
     /// Truncates each list to this many entries: the operations, and the time by category.
     pub fn cut(&mut self, top: usize) {
@@ -232,6 +266,7 @@ impl Summary {
             parts.truncate(top);
         }
         self.labels.truncate(top);
+        self.known_kernels.truncate(top);
         self.modules
             .iter_mut()
             .filter_map(|module| module.memory.as_mut())
@@ -264,7 +299,7 @@ impl Summary {
                 memory: of_module.memory,
             });
         }
-        let ByKind { mut opcodes, sources, op_names, labels } = by_kind;
+        let ByKind { mut opcodes, sources, op_names, labels, kernels } = by_kind;
         let idle_ns: f64 = self.devices.iter().map(|device| device.idle_inside_ns).sum();
         opcodes.0.insert(IDLE_INSIDE.to_owned(), (0, idle_ns));
         [self.opcodes, self.sources, self.op_names] = [opcodes, sources, op_names].map(|parts| parts.sorted(&share));
@@ -277,6 +312,17 @@ impl Summary {
             work: Work::sum(works.iter()),
         });
         self.labels = labels.collect();
+        let kernels = kernels.into_values();
+        self.known_kernels = kernels
+            .map(|(kernel, operations, time_ns)| KnownKernelShare {
+                kernel,
+                operations,
+                time_ns,
+                share: share(time_ns),
+            })
+            .collect();
+        self.known_kernels.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
+        self.notes.extend(on_defaults(&self.known_kernels));
         // stable, so that equals stay in the order of their names
         self.labels.sort_by(|one, other| other.time_ns.total_cmp(&one.time_ns));
         self.modules.sort_by(|one, other| other.total_ns.total_cmp(&one.total_ns));

@@ -199,12 +199,29 @@ impl<'a> Walk<'a, '_> {
     /// The attributes of an operation that anyone reads.
     fn spelled(&mut self, operation: &Operation<'a>) -> Cow<'a, [u8]> {
         let is_indexing = || ["gather", "scatter", "dynamic_slice"].iter().any(|one| operation.opcode.contains(one));
+        if self.spells_attributes && operation.opcode.contains("custom_call") {
+            return self.spelled_kernel(operation);
+        }
         if !self.spells_attributes || !is_indexing() {
             return Cow::default();
         }
         let found = |name: &'static str| Some((name, self.attribute(operation, name)?));
         let found: Vec<_> = spelling::INDEXING.into_iter().filter_map(found).collect();
         spelling::of_indexing(&mut self.contents, &found).into()
+    }
+
+    /// What a kernel's custom call says of it.
+    fn spelled_kernel(&mut self, operation: &Operation<'a>) -> Cow<'a, [u8]> {
+        let own = |name: &[u8]| self.contents.member(operation.attributes?, name);
+        let inside = |dictionary: Option<usize>, name: &[u8]| self.contents.member(dictionary?, name);
+        let config = own(b"mhlo.backend_config").or_else(|| self.attribute(operation, "backend_config"));
+        let found = [
+            ("kernel_name", own(b"kernel_name").or_else(|| inside(config, b"name"))),
+            ("kernel_metadata", inside(own(b"mhlo.frontend_attributes"), b"kernel_metadata")),
+        ];
+        let text = |(name, value): (&'static str, Option<usize>)| Some((name, self.contents.string(value?)?));
+        let found: Vec<_> = found.into_iter().filter_map(text).collect();
+        spelling::of_strings(&mut self.contents, &found).into()
     }
 
     fn plain(

@@ -56,6 +56,26 @@ pub(super) fn of_indexing(contents: &mut Contents<'_>, attributes: &[(&'static s
     contents.afford(text.into_bytes())
 }
 
+/// `kernel_name = "gmm", kernel_metadata = "{}"` of strings by their names.
+pub(super) fn of_strings(contents: &mut Contents<'_>, strings: &[(&'static str, &[u8])]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (name, value) in strings {
+        if !text.is_empty() {
+            text.extend_from_slice(b", ");
+        }
+        text.extend_from_slice(name.as_bytes());
+        text.extend_from_slice(b" = \"");
+        for byte in *value {
+            match byte {
+                b'"' | b'\\' | 0..0x20 => text.extend_from_slice(format!("\\{byte:02X}").as_bytes()),
+                plain => text.push(*plain),
+            }
+        }
+        text.push(b'"');
+    }
+    contents.afford(text)
+}
+
 /// `jax.buffer_donor, jax.result_info = "loss"` of the dictionary of an argument or a result.
 pub(super) fn of_noted(contents: &mut Contents<'_>, dictionary: usize) -> Vec<u8> {
     let mut text = Vec::new();

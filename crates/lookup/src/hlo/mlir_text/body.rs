@@ -1,9 +1,9 @@
 //! What follows an operation's name, in the syntax of any dialect.
 
-use super::location::{self, alias};
+use super::location::{self, Place, alias};
 use super::state::{Kind, Operation, Reader};
 use super::types::{self, angled, spelling};
-use super::words::{attribute, is_word, symbol_length};
+use super::words::{attribute, is_word, shown, symbol_length};
 use crate::hlo::escape::Escapes;
 use crate::hlo::graph::Type;
 use crate::hlo::text_cursor::{Cursor, balanced, quoted};
@@ -267,7 +267,13 @@ impl<'a> Reader<'a, '_> {
         let location = location.trim_ascii_start();
         location::name(location).into_iter().for_each(|name| self.head.census.name(name, Escapes::Mlir));
         let scope = self.locations.scope(location);
-        self.function.nodes.get_mut(node).into_iter().for_each(|node| node.scope = scope.clone());
+        let Some(node) = self.function.nodes.get_mut(node) else { return };
+        node.scope = scope;
+        if node.opcode.ends_with("custom_call") {
+            let Place { functions, line } = self.locations.place(location);
+            node.functions = functions.into_iter().map(|name| shown(name.into())).collect();
+            node.place = line.map(|(file, line)| (shown(file.into()), line));
+        }
     }
 
     /// Types after a colon; of a list before an arrow only the results count.

@@ -25,11 +25,20 @@ const MAX_NAMES_PER_BYTE: usize = 64;
 
 /// What an alias stands for.
 #[derive(Debug)]
-enum Meaning<'a> {
+struct Meaning<'a> {
     /// A location, from its first byte on.
-    Location(&'a [u8]),
+    location: &'a [u8],
     /// The scope that it was found to name.
-    Scope(Cow<'a, [u8]>),
+    scope: Option<Cow<'a, [u8]>>,
+}
+
+/// Where in the source a location is.
+#[derive(Debug, Default)]
+pub(super) struct Place<'a> {
+    /// The functions around it, the innermost first.
+    pub(super) functions: Vec<&'a [u8]>,
+    /// File and line of the innermost.
+    pub(super) line: Option<(&'a [u8], u64)>,
 }
 
 /// The locations of a text.
@@ -75,7 +84,7 @@ impl<'a> Locations<'a> {
             if let Some(location) = inside.or(alias.starts_with(b"#loc").then_some(meant)) {
                 let location = location.trim_ascii_start();
                 name(location).into_iter().for_each(|name| census.name(name, Escapes::Mlir));
-                aliases.insert(alias, Meaning::Location(location));
+                aliases.insert(alias, Meaning { location, scope: None });
             }
         }
         let names_left = text.len().saturating_mul(MAX_NAMES_PER_BYTE).saturating_add(1 << 20);
@@ -89,7 +98,8 @@ impl<'a> Locations<'a> {
     /// The scope that a location names; empty if it names none.
     pub(super) fn scope(&mut self, location: &'a [u8]) -> Cow<'a, [u8]> {
         let alias = location.starts_with(b"#").then(|| alias(location));
-        if let Some(Meaning::Scope(known)) = alias.and_then(|alias| self.aliases.get(alias)) {
+        let known = alias.and_then(|alias| self.aliases.get(alias)?.scope.as_ref());
+        if let Some(known) = known {
             return known.clone();
         }
         let mut scope = Cow::Borrowed(&[][..]);
@@ -100,9 +110,48 @@ impl<'a> Locations<'a> {
             self.names_left = self.names_left.saturating_sub(scope.len() + (MAX_FOLLOWED - left));
         }
         if let Some(meaning) = alias.and_then(|alias| self.aliases.get_mut(alias)) {
-            *meaning = Meaning::Scope(scope.clone());
+            meaning.scope = Some(scope.clone());
         }
         scope
+    }
+
+    /// Where in the source a location is: names that follow each other to a file; of a call site the callee, and of
+    /// fused ones the first.
+    pub(super) fn place(&self, mut location: &'a [u8]) -> Place<'a> {
+        let mut place = Place::default();
+        for _ in 0..MAX_DEPTH {
+            location = match location.trim_ascii_start() {
+                named @ [b'"', rest @ ..] => {
+                    let own = quoted(rest);
+                    let behind = named.get(own.len() + 2..).unwrap_or_default();
+                    if let Some(line) = behind.strip_prefix(b":") {
+                        let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
+                        let line = std::str::from_utf8(line.get(..digits).unwrap_or_default()).ok();
+                        place.line = line.and_then(|line| line.parse().ok()).map(|line| (own, line));
+                        return place;
+                    }
+                    place.functions.push(own);
+                    match behind.strip_prefix(b"(") {
+                        Some(child) => child,
+                        None => return place,
+                    }
+                }
+                named @ [b'#', ..] => match self.aliases.get(alias(named)) {
+                    Some(meaning) => meaning.location,
+                    None => return place,
+                },
+                other => {
+                    let list = other.strip_prefix(b"fused").unwrap_or(other);
+                    let list = if list.starts_with(b"<") { list.get(angled(list)..).unwrap_or_default() } else { list };
+                    match (other.strip_prefix(b"callsite("), list.strip_prefix(b"[")) {
+                        (Some(callee), _) => callee,
+                        (None, Some(first)) => first,
+                        (None, None) => return place,
+                    }
+                }
+            };
+        }
+        place
     }
 
     fn append(&mut self, location: &'a [u8], depth: usize, left: &mut usize, scope: &mut Cow<'a, [u8]>) {
@@ -122,8 +171,8 @@ impl<'a> Locations<'a> {
             [b'#', ..] => {
                 let alias = alias(location);
                 match self.aliases.get(alias) {
-                    Some(&Meaning::Location(target)) => self.append(target, depth - 1, left, scope),
-                    Some(Meaning::Scope(known)) => join_scopes(scope, known.clone()),
+                    Some(Meaning { scope: Some(known), .. }) => join_scopes(scope, known.clone()),
+                    Some(&Meaning { location, .. }) => self.append(location, depth - 1, left, scope),
                     None => {
                         self.missing.get_or_insert_with(|| String::from_utf8_lossy(alias).into_owned());
                     }

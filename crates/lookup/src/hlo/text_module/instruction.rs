@@ -4,6 +4,7 @@ use super::attributes::{dim_labels, grid, groups, inside, members, numbers, unes
 use super::shape::shape;
 use crate::hlo::graph::{Node, NodeKind};
 use crate::hlo::hlo_text::{attribute, is_word, number, without_sign};
+use crate::hlo::kernels::METADATA as KERNEL_METADATA;
 use crate::hlo::module::PAYLOAD_ATTRIBUTE;
 use crate::hlo::schema::hlo::HloInstructionProto;
 use crate::hlo::schema::xla_data::{
@@ -57,6 +58,15 @@ fn describe(key: &[u8], value: &[u8], message: &mut HloInstructionProto, id_of: 
         }
         b"dimensions" => message.dimensions = numbers(value),
         b"dynamic_slice_sizes" => message.dynamic_slice_sizes = numbers(value),
+        b"frontend_attributes" => {
+            let said = members(inside(value)).find(|(key, _)| *key == KERNEL_METADATA);
+            if let Some((key, value)) = said {
+                // a dictionary stands there as it is, without its braces here
+                let value = [b"{", value, b"}"].concat();
+                let entry = Entry { key: key.to_vec().into(), value: value.into() };
+                message.frontend_attributes.get_or_insert_default().map.push(entry);
+            }
+        }
         b"custom_call_target" => message.custom_call_target = string(value).into(),
         b"backend_config" => message.backend_config = config(value).into(),
         b"fft_length" => message.fft_length = numbers(value),

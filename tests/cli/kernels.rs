@@ -1,0 +1,169 @@
+//! `scan` of kernels without labels. What they should be is written in their modules' own text and in the projects that
+//! they are from.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::support::prerequisite::shared_data;
+use crate::support::program::*;
+
+const EXAMPLE: &str = "examples/kernels/step.mlir";
+
+fn scanned(place: &Place, module: &str, more: &[&str]) -> (i32, Vec<Value>) {
+    let run = place.run(&[&["scan", module, "--format", "json"], more].concat());
+    let kernels = run.json()["kernels"].as_array().cloned().unwrap_or_default();
+    (run.code, kernels)
+}
+
+/// `operation name=value …`, and how often it is called.
+fn brief(kernel: &Value) -> (String, u64) {
+    let known = &kernel["known"];
+    let mut words = vec![known["operation"].as_str().unwrap_or("?").to_owned()];
+    words.extend(known["parameters"].as_object().into_iter().flatten().map(|(name, value)| format!("{name}={value}")));
+    (words.join(" "), kernel["calls"].as_u64().unwrap())
+}
+
+#[test]
+fn the_examples_kernels_and_their_block_sizes_are_listed() {
+    let place = Place::new();
+    let (code, kernels) = scanned(&place, EXAMPLE, &[]);
+    let found: Vec<(String, u64)> = kernels.iter().map(brief).collect();
+    let expected = [
+        ("ragged_paged_attention_v3 bkv=512 bkv_compute=256 bq=8 bq_compute=8", 2),
+        ("gmm_v2 tile_k=1024 tile_m=512 tile_n=768", 1),
+        ("quantized_matmul batch_block_size=128 in_block_size=128 out_block_size=128", 1),
+        ("splash_attention block_kv=512 block_kv_compute=256 block_q=512", 1),
+        ("?", 1),
+    ];
+    assert_eq!(found, expected.map(|(brief, calls)| (brief.to_owned(), calls)));
+    assert_eq!(code, 0, "kernels are something, labels or not");
+    let [attention, gmm, quantized, splash, other] = kernels.as_slice() else { panic!("{kernels:?}") };
+    assert_eq!(attention["known"]["static_arguments"], json!({"case": "d", "page_size": 64}));
+    assert_eq!(attention["known"]["project"], "sglang-jax or tpu-inference");
+    assert_eq!(
+        (&attention["source"], &attention["operands"]),
+        (&json!("examples/kernels/make.py:23"), &json!(["f32[8,128]"]))
+    );
+    assert_eq!(gmm["known"]["static_arguments"]["activation"], "None");
+    assert_eq!((&quantized["name"], &quantized["known"]["on_defaults"]), (&json!("matmul_kernel"), &json!(true)));
+    assert_eq!(splash["known"]["on_defaults"], false);
+    assert_eq!(splash["metadata"], json!({"block_q": 512, "block_kv": 512, "block_kv_compute": 256}));
+    assert_eq!((&other["name"], other.get("known")), (&json!("somebody_elses"), None));
+
+    let table = place.run(&["scan", EXAMPLE]).stdout;
+    let row = table.lines().find(|line| line.contains("quantized_matmul")).unwrap();
+    assert!(row.ends_with("out_block_size=128 (defaults)"), "{table}");
+}
+
+#[test]
+fn a_kernel_on_defaults_fails_where_that_is_asked() {
+    let place = Place::new();
+    assert_eq!(place.run(&["scan", EXAMPLE, "--fail-on-defaults"]).code, 9);
+    let text = fs::read_to_string(EXAMPLE).unwrap();
+    let tuned = place.path("tuned.mlir");
+    fs::write(&tuned, text.replace("kernel_128_128_128", "kernel_256_128_128")).unwrap();
+    assert_eq!(place.run(&["scan", tuned.to_str().unwrap(), "--fail-on-defaults"]).code, 0);
+    // a module without kernels
+    assert_eq!(place.run(&["scan", &module(), "--fail-on-defaults"]).code, 0);
+}
+
+#[test]
+fn users_name_their_own_kernels() {
+    let place = Place::new();
+    let own = place.path("own.json");
+    let template = |name: &str| {
+        json!({"schema": 1, "kernels": [{"operation": "mine", "projects": {"me": "examples/"}, "targets": ["tpu_custom_call"],
+            "name": name, "defaults": {"who": "body"}, "source": "here"}]})
+    };
+    fs::write(&own, template("some(?<who>body)_elses").to_string()).unwrap();
+    let (code, kernels) = scanned(&place, EXAMPLE, &["--kernels", own.to_str().unwrap()]);
+    assert_eq!(
+        (code, &kernels[4]["known"]["project"], &kernels[4]["known"]["on_defaults"]),
+        (0, &json!("me"), &json!(true))
+    );
+    for (text, word) in [
+        (template("(").to_string(), "no pattern"),
+        ("{}".to_owned(), "no kernel templates"),
+        (template("x").to_string().replace("\"schema\":1", "\"schema\":7"), "schema 7"),
+    ] {
+        fs::write(&own, &text).unwrap();
+        let run = place.run(&["scan", EXAMPLE, "--kernels", own.to_str().unwrap()]);
+        assert!(
+            run.code == 4 && run.stderr.contains(word) && run.stderr.lines().count() == 1,
+            "{text}: {}",
+            run.stderr
+        );
+    }
+    let endless = place.run(&["scan", EXAMPLE, "--kernels", "/dev/zero"]);
+    assert_eq!(endless.code, 4, "{}", endless.stderr);
+    assert_eq!(place.run(&["scan", EXAMPLE, "--kernels", "missing.json"]).code, 4);
+}
+
+#[test]
+fn a_names_escapes_do_not_reach_the_terminal() {
+    let place = Place::new();
+    let text = fs::read_to_string(EXAMPLE).unwrap();
+    let hostile = place.path("hostile.mlir");
+    fs::write(&hostile, text.replace("somebody_elses", "a\\1B[31m\\0Ab")).unwrap();
+    let run = place.run(&["scan", hostile.to_str().unwrap()]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    assert!(!run.stdout.contains('\u{1b}') && run.stdout.lines().any(|line| line.contains("[31m")), "{}", run.stdout);
+}
+
+/// Real kernels of JAX, tpu-inference and MaxText, in every form. `kernels.md` beside the data says which of their
+/// values can be read.
+#[test]
+fn real_kernels_are_recognised_in_every_form() {
+    let place = Place::new();
+    let splash = [
+        ("splash_attention block_kv=512 block_kv_compute=256 block_q=512", 1),
+        ("splash_attention block_kv_dkv=512 block_kv_dkv_compute=256 block_q_dkv=512", 1),
+        ("splash_attention block_kv_dq=512 block_q_dq=512", 1),
+    ];
+    let mha = [("mha num_stages=3 num_warps=4", 1)];
+    let labelled_mha = [("mha num_stages=2 num_warps=4", 1)];
+    let labelled = [("flash_attention", 1), ("matmul", 1)];
+    let cases: [(&str, &[(&str, u64)]); 19] = [
+        (
+            "k_rpa_v3b.mlir",
+            &[
+                ("ragged_paged_attention_v3 bkv=512 bkv_compute=256 bq=8 bq_compute=8", 1),
+                ("ragged_paged_attention_v3 bkv=512 bkv_compute=256 bq=64 bq_compute=32", 1),
+            ],
+        ),
+        ("k_gmm_v2.mlir", &[("gmm_v2 tile_k=1024 tile_m=512 tile_n=768", 1)]),
+        ("k_gpu_mha.mlir", &mha),
+        ("k_gpu_mha.hlo.txt", &mha),
+        ("k_gpu_mha.hlo.pb", &mha),
+        ("h_gpu.mlir", &labelled_mha),
+        ("h_gpu.hlo.txt", &labelled_mha),
+        ("h_gpu.hlo.pb", &labelled_mha),
+        ("k_gpu_ragged_dot.mlir", &[("ragged_dot", 1)]),
+        ("k_tpu_flash.mlir", &[("flash_attention", 1)]),
+        ("k_tpu_gmm.mlir", &[("megablox_gmm", 1)]),
+        ("k_tpu_splash.mlir", &splash),
+        ("k_tpu_splash.mlirbc", &splash),
+        ("k_tpu_splash.hlo.txt", &splash),
+        ("k_tpu_splash.hlo.pb", &splash),
+        ("h_tpu.mlir", &labelled),
+        ("h_tpu.hlo.txt", &labelled),
+        ("h_tpu.hlo.pb", &labelled),
+        (
+            "h_tpugrad.mlir",
+            &[
+                ("flash_attention", 1),
+                ("flash_attention_backward_dq block_k_dq=128 block_k_major_dq=128 block_q_dq=128", 1),
+            ],
+        ),
+    ];
+    for (file, expected) in cases {
+        let Some(path) = shared_data(&format!("kernels/{file}")) else { return };
+        let (_, kernels) = scanned(&place, path.to_str().unwrap(), &[]);
+        let found: Vec<(String, u64)> = kernels.iter().map(brief).collect();
+        let found: Vec<(&str, u64)> = found.iter().map(|(brief, calls)| (brief.as_str(), *calls)).collect();
+        assert_eq!(found, expected, "{file}");
+    }
+}
