@@ -19,6 +19,8 @@ const LEAST_ROUNDS: u32 = 8;
 const MOST_ROUNDS: u32 = 24;
 /// and until the standard error of the ratio's logarithm is this, because the spread between processes is no smaller,
 const PRECISE: f64 = 0.004;
+/// or this part of the logarithm itself, because a large gain is seen from afar,
+const PRECISE_PART: f64 = 0.1;
 /// or for this long.
 const LONGEST: Duration = Duration::from_secs(1);
 
@@ -148,7 +150,8 @@ impl<'a> Measuring<'a> {
         let epoch = self.process.epoch();
         candidates.iter().all(|&candidate| {
             let processes = self.referee.processes(self.evidence, candidate);
-            processes.last().is_none_or(|last| last.epoch == epoch && last.error <= PRECISE)
+            let is_enough = |last: &ProcessRatio| last.error <= PRECISE.max(PRECISE_PART * last.ratio.ln().abs());
+            processes.last().is_none_or(|last| last.epoch == epoch && is_enough(last))
         })
     }
 }

@@ -156,6 +156,11 @@ impl ContentionWatch {
     /// Cores that others used while threads of ours waited, since a round began, or over the least time that tells;
     /// `None` where that is unknown.
     pub(super) fn since(&mut self, begin: Instant) -> Option<f64> {
+        // the first round may be shorter than what tells
+        let known = self.recent.front()?.at.elapsed();
+        if known < WINDOW / 2 {
+            std::thread::sleep(WINDOW / 2 - known);
+        }
         if self.recent.back().is_none_or(|last| last.at.elapsed() >= STEP) {
             self.observe();
         }

@@ -243,6 +243,8 @@ mod tests {
         for text in SHIPPED {
             assert!(!read(text).unwrap().is_empty());
         }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/candidates/kernels");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), SHIPPED.len(), "every file of the folder is embedded");
         assert_eq!(BUILT_IN.len(), SHIPPED.iter().map(|text| read(text).unwrap().len()).sum::<usize>());
     }
 
