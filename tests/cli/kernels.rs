@@ -113,6 +113,29 @@ fn a_names_escapes_do_not_reach_the_terminal() {
     assert!(!run.stdout.contains('\u{1b}') && run.stdout.lines().any(|line| line.contains("[31m")), "{}", run.stdout);
 }
 
+#[test]
+fn more_kernels_than_are_listed_are_said() {
+    let place = Place::new();
+    let call = |number: usize| {
+        format!(
+            "    %{number} = stablehlo.custom_call @tpu_custom_call(%arg0) {{kernel_name = \"k{}\"}} : (tensor<8xf32>) -> \
+             tensor<8xf32>\n",
+            number % 5000
+        )
+    };
+    let module = |calls: usize| {
+        let body: String = (0..calls).map(call).collect();
+        let head = "module @m {\n  func.func @main(%arg0: tensor<8xf32>) -> tensor<8xf32> {\n";
+        let path = place.path(&format!("{calls}.mlir"));
+        fs::write(&path, format!("{head}{body}    return %0 : tensor<8xf32>\n  }}\n}}\n")).unwrap();
+        place.run(&["scan", path.to_str().unwrap(), "--format", "json"]).json()
+    };
+    let is_cut = |scan: &Value| scan["diagnosis"].as_array().unwrap().iter().any(|one| one["code"] == "kernels-cut");
+    let (few, many) = (module(4096), module(5000));
+    assert_eq!((few["kernels"].as_array().unwrap().len(), is_cut(&few)), (4096, false));
+    assert_eq!((many["kernels"].as_array().unwrap().len(), is_cut(&many)), (4096, true));
+}
+
 /// Real kernels of JAX, tpu-inference and MaxText, in every form. `kernels.md` beside the data says which of their
 /// values can be read.
 #[test]

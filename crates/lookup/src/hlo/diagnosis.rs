@@ -11,6 +11,9 @@ use crate::counted::{counted, listed};
 /// The code of [`cut_sites`].
 pub(super) const CALL_SITES_CUT: &str = "call-sites-cut";
 
+/// The code of [`kernels_cut`].
+pub(super) const KERNELS_CUT: &str = "kernels-cut";
+
 /// The text of a lowered function with its locations, by the version of JAX.
 const STABLEHLO_COMMAND: &str = "write StableHLO text with \
                                  `open(\"module.mlir\", \"w\").write(lowered.as_text(debug_info=True))` (where an \
@@ -243,6 +246,13 @@ pub(super) fn cut_sites(labels: &[FoundLabel]) -> Option<Diagnosis> {
         listed(cut.iter().cloned())
     );
     (!cut.is_empty()).then(|| Diagnosis { code: CALL_SITES_CUT.to_owned(), message })
+}
+
+/// Says that there are more kernels than are listed.
+pub(super) fn kernels_cut() -> Diagnosis {
+    let message = "there are more kernels than are listed, so one that runs on defaults may be missing; scan the part of \
+                   the program that you ask about";
+    Diagnosis { code: KERNELS_CUT.to_owned(), message: message.to_owned() }
 }
 
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::diagnosis::{CALL_SITES_CUT, cut_sites};
+use super::diagnosis::{CALL_SITES_CUT, KERNELS_CUT, cut_sites, kernels_cut};
 use super::dump_files::DumpFiles;
 use super::error::ScanError;
 use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
@@ -41,6 +41,7 @@ fn name(path: &Path) -> String {
 /// The labels of several modules, each with its name, and what is said of them.
 pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -> Scan {
     let (mut labels, mut kernels): (Vec<FoundLabel>, Vec<FoundKernel>) = (Vec::new(), Vec::new());
+    let mut are_all_kernels = true;
     let partitioned = scans.first().and_then(|(_, scan)| scan.partitioned);
     let partitioned = partitioned.filter(|_| scans.iter().all(|(_, scan)| scan.partitioned == partitioned));
     let module = match scans.as_slice() {
@@ -62,9 +63,11 @@ pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -
                 None => labels.push(label),
             }
         }
-        kernels::add(&mut kernels, scan.kernels);
+        are_all_kernels &= scan.diagnosis.iter().all(|one| one.code != KERNELS_CUT);
+        are_all_kernels &= kernels::add(&mut kernels, scan.kernels);
         // that of all modules together follows
-        for one in scan.diagnosis.into_iter().filter(|one| one.code != CALL_SITES_CUT) {
+        for one in scan.diagnosis.into_iter().filter(|one| ![CALL_SITES_CUT, KERNELS_CUT].contains(&one.code.as_str()))
+        {
             match found.iter_mut().find(|(known, _)| known.code == one.code) {
                 Some((_, names)) => names.push(name.clone()),
                 None => found.push((one, vec![name.clone()])),
@@ -86,5 +89,6 @@ pub(super) fn merge(scans: Vec<(String, Scan)>, mut diagnosis: Vec<Diagnosis>) -
     }));
     labels.sort_by(|a, b| (&a.label, &a.family).cmp(&(&b.label, &b.family)));
     diagnosis.extend(cut_sites(&labels));
+    diagnosis.extend((!are_all_kernels).then(kernels_cut));
     Scan { module, partitioned, kernels, diagnosis, ..Scan::new(ModuleForm::DumpFolder, labels) }
 }

@@ -9,7 +9,7 @@ use super::bytecode;
 use super::census::STRUCTURE_BYTES;
 use super::compressed;
 use super::detect::{self, Content, HEAD_BYTES};
-use super::diagnosis::{Counts, diagnose, truncated};
+use super::diagnosis::{Counts, diagnose, kernels_cut, truncated};
 use super::dump;
 use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
@@ -298,7 +298,9 @@ fn scan_module(
         };
     let mut scan = assemble(form, tally, &lines, structure, is_ejkernel);
     scan.digest = whole.map(Digest::of);
-    scan.kernels = whole.map(|bytes| kernels::of_module(form, bytes, &options.kernels)).unwrap_or_default();
+    let (kernels, are_all) = whole.map_or((Vec::new(), true), |of| kernels::of_module(form, of, &options.kernels));
+    scan.kernels = kernels;
+    scan.diagnosis.extend((!are_all).then(kernels_cut));
     if !is_whole {
         let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
         describe_large(form, &head, &mut scan);

@@ -38,26 +38,29 @@ fn kernel_of(call: Call, templates: &KernelTemplates) -> FoundKernel {
     FoundKernel { target, name, known, grid, num_warps, num_stages, metadata, operands, scope, source, line, calls: 1 }
 }
 
-/// Adds kernels to those that are listed; calls of one kernel are counted together.
-pub(super) fn add(listed: &mut Vec<FoundKernel>, more: impl IntoIterator<Item = FoundKernel>) {
+/// Adds kernels to those that are listed; calls of one kernel are counted together. Returns whether all have a place.
+pub(super) fn add(listed: &mut Vec<FoundKernel>, more: impl IntoIterator<Item = FoundKernel>) -> bool {
     let mut places: HashMap<String, usize> =
         listed.iter().enumerate().map(|(place, kernel)| (kernel.identity(), place)).collect();
+    let mut is_whole = true;
     for kernel in more {
         let next = listed.len();
         let place = *places.entry(kernel.identity()).or_insert(next);
         match listed.get_mut(place) {
             Some(known) => known.calls += kernel.calls,
             None if next < MAX_KERNELS => listed.push(kernel),
-            None => {}
+            None => is_whole = false,
         }
     }
+    is_whole
 }
 
-/// The kernels of a whole module, in the order of their first calls. What cannot be read holds none.
-pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTemplates) -> Vec<FoundKernel> {
+/// The kernels of a whole module, in the order of their first calls, and whether these are all. What cannot be read
+/// holds none.
+pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTemplates) -> (Vec<FoundKernel>, bool) {
     let mut listed = Vec::new();
     if !holds_target(bytes) {
-        return listed;
+        return (listed, true);
     }
     let mut calls: Vec<Call> = Vec::new();
     match form {
@@ -77,6 +80,7 @@ pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTempla
         }
         ModuleForm::DumpFolder => {}
     }
-    add(&mut listed, calls.into_iter().take(MAX_CALLS).map(|call| kernel_of(call, templates)));
-    listed
+    let is_short = calls.len() <= MAX_CALLS;
+    let is_whole = add(&mut listed, calls.into_iter().take(MAX_CALLS).map(|call| kernel_of(call, templates)));
+    (listed, is_short && is_whole)
 }
