@@ -1,4 +1,4 @@
-//! How winners are confirmed, and what is done about other processes on the cores.
+//! How winners are confirmed, and what is done about other processes.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ pub(super) struct ConfirmArgs {
     #[arg(long, value_name = "N", default_value_t = RaceOptions::default().processes,
         value_parser = clap::value_parser!(u32).range(i64::from(LEAST_PROCESSES)..=1000))]
     pub(super) processes: u32,
-    /// Measure for the load that there is: other processes on the cores are not waited for
+    /// Measure for the load that there is: other processes on the cores or the GPU are not waited for
     #[arg(long)]
     pub(super) under_load: bool,
-    /// Do not look whether other processes use the cores; likewise if the variable AUTOTUNE_LOWERED_IGNORE_LOAD is set
+    /// Do not look whether other processes use the cores or the GPU; likewise if the variable AUTOTUNE_LOWERED_IGNORE_LOAD is set
     #[arg(long, conflicts_with = "under_load")]
     pub(super) ignore_load: bool,
-    /// How long a run may wait, in all, for other processes to leave the cores: seconds, or such as `5m`; 0 for not at
+    /// How long a run may wait, in all, for other processes to leave: seconds, or such as `5m`; 0 for not at
     /// all
     #[arg(long, value_name = "TIME", default_value = "20", value_parser = time_or_none)]
     pub(super) wait_for_quiet: Duration,

@@ -9,7 +9,7 @@ use indicatif::MultiProgress;
 
 use crate::cache::FolderLock;
 use crate::decision::{ProcessSpread, Resolution};
-use crate::measured_by::CacheState;
+use crate::measured_by::{CacheState, Source};
 use crate::race::RaceError;
 use crate::race::RaceOptions;
 use crate::report::{FailedProgram, SelftestResult, resolution_note};
@@ -152,7 +152,7 @@ fn keep(document: &mut SelftestResult, setting: &FigureKey, points: &[Point], lo
 pub(super) struct KnownFloor {
     /// The noise floor by the programs' durations.
     pub(super) floor: Resolution,
-    /// The spread between processes, if it was measured.
+    /// The spread between processes, if it was measured, or what is known of such devices.
     pub(super) spread: Option<ProcessSpread>,
 }
 
@@ -162,12 +162,16 @@ pub(super) fn known_resolution(
     timer: &dyn Timer,
     state: CacheState,
 ) -> (KnownFloor, Vec<String>) {
+    let info = timer.info();
+    let has_own_clock =
+        info.source == Source::DeviceProfile && !info.device.identity.platform.eq_ignore_ascii_case("cpu");
+    let usual = has_own_clock.then_some(ProcessSpread::DEVICE_CLOCK);
     // a tuner that keeps nothing may run without any folder
-    let Some(folder) = folder else { return Default::default() };
+    let Some(folder) = folder else { return (KnownFloor { spread: usual, ..KnownFloor::default() }, Vec::new()) };
     let known = StoredFigures::known(folder, timer, &state);
     if let Some(note) = &known.damage {
         tracing::warn!("{note}");
     }
     let notes = known.damage.iter().cloned().chain(resolution_note(&known)).collect();
-    (KnownFloor { floor: known.resolution, spread: known.spread }, notes)
+    (KnownFloor { floor: known.resolution, spread: known.spread.or(usual) }, notes)
 }

@@ -1,4 +1,4 @@
-//! What other processes do on the cores of a measurement.
+//! What other processes do on the cores of a measurement, or on its device.
 //!
 //! A round beside a busy process is evidence about a busy machine only. The kernel tells: how long the cores that this
 //! process may use were not idle, how long its own threads and those of its workers ran, and how long they waited for a
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Cores that others use from which on a round is contended.
+/// Cores that others use from which on a round is contended, or the part of the device's time.
 pub(super) const CONTENDED: f64 = 0.25;
 /// The part of the time that threads of ours must wait, all together.
 const WAITING: f64 = 0.05;
@@ -21,6 +21,8 @@ const WINDOW: Duration = Duration::from_millis(100);
 const STEP: Duration = Duration::from_millis(10);
 /// How often a quiet machine is looked for.
 const POLL: Duration = Duration::from_millis(150);
+/// After how long a GPU's driver reports anew what others use of it.
+const REPORTED: Duration = Duration::from_millis(600);
 /// The kernel's ticks in a second, in what it prints.
 const TICKS: f64 = 100.0;
 
@@ -64,6 +66,14 @@ impl QuietWait {
     /// Whether a run may wait any longer.
     pub(super) fn is_left(&self) -> bool {
         Duration::from_millis(self.used_ms.load(Ordering::Relaxed)) < self.allowed
+    }
+
+    /// Waits until a GPU's driver reports anew.
+    pub(super) fn pause(&self, is_cancelled: impl Fn() -> bool) {
+        let until = Instant::now() + REPORTED;
+        while Instant::now() < until && self.is_left() && !is_cancelled() {
+            self.sleep();
+        }
     }
 
     fn sleep(&self) {

@@ -33,10 +33,11 @@ impl Measuring<'_> {
         let slice = self.process.events.open(Slice::Round { number: u64::from(round) + 1, contenders });
         let begin = Instant::now();
         let (samples, fault) = self.one_round(active, sampling, round)?;
-        let contention = self.watch.since(begin);
-        let contended = contention.filter(|cores| *cores >= CONTENDED);
-        if let Some(cores) = contended {
-            self.process.events.tell(EventKind::Contended { cores });
+        let (of_cores, of_device) = (self.watch.since(begin), self.device_use());
+        let contention = of_cores.into_iter().chain(of_device).reduce(f64::max);
+        let contended = contention.filter(|used| *used >= CONTENDED);
+        if let Some(used) = contended {
+            self.process.events.tell(EventKind::Contended { used, of_device: of_device == contention });
         }
         drop(slice);
         let took = samples.iter().flat_map(|sample| &sample.ns).fold(0, |sum: u64, ns| sum.saturating_add(*ns));
@@ -72,17 +73,32 @@ impl Measuring<'_> {
         Ok(is_whole)
     }
 
-    /// Waits for others to leave the cores, unless the load is what is measured.
+    /// The part of the device's time that other processes used, if it is known and wanted.
+    fn device_use(&self) -> Option<f64> {
+        self.process.timer.info().others_use.filter(|_| self.referee.options.load != LoadPolicy::Ignore)
+    }
+
+    /// Waits for others to leave the cores or the device, unless the load is what is measured.
     fn wait_for_quiet(&mut self) {
         let options = self.referee.options;
         if options.load == LoadPolicy::Wait && options.quiet.is_left() {
+            let of_device = self.device_use().is_some_and(|used| used >= CONTENDED);
             if options.quiet.is_unused() {
-                let text = "other processes use the cores: waiting for them to end (`--wait-for-quiet`)";
-                self.process.events.tell(EventKind::Ahead(text));
+                self.process.events.tell(EventKind::Ahead(match of_device {
+                    true => "other processes use the device: waiting for them to end (`--wait-for-quiet`)",
+                    false => "other processes use the cores: waiting for them to end (`--wait-for-quiet`)",
+                }));
             }
             let _waiting = self.process.events.open(Slice::Step("wait for a quiet machine"));
             let process = &self.process;
-            self.watch.wait_for_quiet(&options.quiet, || process.check_cancelled().is_err());
+            let is_cancelled = || process.check_cancelled().is_err();
+            match of_device {
+                // only the next round tells
+                true => options.quiet.pause(is_cancelled),
+                false => {
+                    self.watch.wait_for_quiet(&options.quiet, is_cancelled);
+                }
+            }
         }
     }
 

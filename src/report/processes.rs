@@ -1,4 +1,4 @@
-//! What fresh processes say about a winner, and what others did on the cores meanwhile.
+//! What fresh processes say about a winner, and what others did meanwhile.
 
 use crate::counted::counted;
 use crate::tune::OperationResult;
@@ -24,7 +24,7 @@ pub(super) fn processes_line(operation: &OperationResult) -> Option<String> {
 
 /// Says that a busy machine measured it, if so.
 pub(super) fn load_line(operation: &OperationResult) -> Option<String> {
-    let line = "measured beside other processes on its cores: it holds for such a load, and is not published; tune \
+    let line = "measured beside other processes: it holds for such a load, and is not published; tune \
                 again when they are gone";
     (!operation.load.is_quiet()).then(|| line.to_owned())
 }

@@ -127,9 +127,10 @@ impl Sink for RunTrace {
                 let moment = OpenSlice { start_ns: at_ns, place, fields };
                 self.close(line, &format!("candidate {candidate} is dropped"), &moment, at_ns);
             }
-            EventKind::Contended { cores } => {
+            EventKind::Contended { used, of_device } => {
                 if let Some(open) = self.row(event.track).open.last_mut() {
-                    open.fields.push(text("cores of other processes", format_args!("{cores:.2}")));
+                    let what = if of_device { "device's time of other processes" } else { "cores of other processes" };
+                    open.fields.push(text(what, format_args!("{used:.2}")));
                 }
             }
             EventKind::Finished { status, reason, .. } => {
@@ -200,7 +201,7 @@ mod tests {
         for number in 0..2 {
             let round = events.open(Slice::Round { number, contenders: 2 });
             if number == 1 {
-                events.tell(EventKind::Contended { cores: 1.5 });
+                events.tell(EventKind::Contended { used: 1.5, of_device: false });
             }
             drop(round);
         }

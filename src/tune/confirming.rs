@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::decision::{JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
 use crate::race::{Confirmation, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
-use crate::timer::events::{EventKind, Events, Slice};
+use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::job::{InputFolder, Materialized, materialize};
 use super::provisional::{ProvisionalCall, not_confirmed, undecided};
@@ -46,7 +46,11 @@ impl Autotuner<'_> {
             if open.is_empty() {
                 return;
             }
+            let starting = (self.events.open(Slice::Step("start a fresh process")), Instant::now());
             let started = Runner::new(&mut *self.timer, self.ledger, self.cancel, &self.events).start_fresh_process();
+            let took = starting.1.elapsed();
+            drop(starting);
+            share(took, &mut open);
             if let Err(error) = started {
                 let operations = open.iter_mut().filter_map(|one| one.step.operation.as_mut());
                 operations.for_each(|operation| fail(operation, error.to_string()));
@@ -96,7 +100,9 @@ impl Autotuner<'_> {
 
     fn confirm_call(&mut self, events: &Events, call: &mut ProvisionalCall) -> Result<(), RaceError> {
         let options = &self.options.race;
+        let making = events.open(Slice::Phase(Phase::MakeInputs));
         let input_folder = InputFolder::new(&call.race.invocation, self.registry)?.map_err(RaceError::Failed)?;
+        drop(making);
         let Materialized { job, .. } =
             materialize(&call.race.invocation, self.registry, options.cache_state.clone(), &input_folder);
         let referee = Referee { options, identity: &call.identity, terms: Terms::default() };
@@ -169,6 +175,15 @@ impl Autotuner<'_> {
         events.tell(EventKind::Finished { status: status.name(), reason, speed_up: *speed_up });
         drop(slice);
         true
+    }
+}
+
+/// Accounts the start of a process to the calls that it measures, in equal parts.
+fn share(took: Duration, open: &mut [OpenCall<'_>]) {
+    let part = took.as_nanos() as u64 / open.len().max(1) as u64;
+    for operation in open.iter_mut().filter_map(|one| one.step.operation.as_mut()) {
+        let sum = &mut operation.time_breakdown.confirming_ns;
+        *sum = sum.saturating_add(part);
     }
 }
 

@@ -25,7 +25,7 @@ pub struct TimeBreakdown {
     pub searching_ns: u64,
     /// Rounds.
     pub measuring_ns: u64,
-    /// Rounds of a winner in fresh processes, with loading and first runs there.
+    /// Rounds of a winner in fresh processes, with starting them, loading and first runs there.
     pub confirming_ns: u64,
     /// Workers started again after failures.
     pub waiting_ns: u64,

@@ -30,6 +30,8 @@ struct SimulatedGpu {
     folder: PathBuf,
     place: Place,
     refuses_cupti: bool,
+    /// What a process of somebody else's uses of it, in per cent.
+    neighbour: u32,
 }
 
 /// What the processes of a run took from the device.
@@ -44,7 +46,7 @@ impl SimulatedGpu {
         let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_SIMULATED_GPU").filter(|folder| !folder.is_empty());
         let folder = named.map(PathBuf::from).ok_or("AUTOTUNE_LOWERED_TEST_SIMULATED_GPU names no simulated GPU");
         let folder = present(folder, Promised::ByNobody)?;
-        Some(Self { folder, place: Place::new(), refuses_cupti: false })
+        Some(Self { folder, place: Place::new(), refuses_cupti: false, neighbour: 0 })
     }
 
     /// The same without CUDA's compilers, and with the Python on which the environment stands, which has no packages.
@@ -102,6 +104,10 @@ impl SimulatedGpu {
         simulated.env_remove("XLA_FLAGS").env_remove("VIRTUAL_ENV").env("SIMULATED_GPU_ACCOUNT", &account);
         if self.refuses_cupti {
             simulated.env("SIMULATED_GPU_REFUSE_CUPTI", "1");
+        }
+        if self.neighbour > 0 {
+            simulated.env("SIMULATED_GPU_NEIGHBOUR", self.neighbour.to_string());
+            simulated.env_remove("AUTOTUNE_LOWERED_IGNORE_LOAD");
         }
         let run = Run::of(simulated.output().unwrap(), arguments);
         (run, Account::read(&account))
@@ -247,6 +253,27 @@ fn a_refused_profiler_costs_profiles_and_no_measurement() {
         assert_eq!(run.code, DEVICE_TROUBLE);
         assert!(run.fault().contains("no `busy` to decide by") && run.fault().contains("host clock"), "{}", run.stderr);
     }
+}
+
+#[test]
+fn rounds_beside_somebody_elses_work_on_the_gpu_are_contended() {
+    let Some(gpu) = SimulatedGpu::new() else { return };
+    let [pjrt, _] = gpu.timers();
+    for (neighbour, load, more) in [
+        (0, Value::Null, "--under-load"),
+        (5, Value::Null, "--under-load"),
+        (81, json!("contended"), "--under-load"),
+        (81, Value::Null, "--ignore-load"),
+    ] {
+        let gpu = SimulatedGpu { neighbour, place: Place::new(), folder: gpu.folder.clone(), ..gpu };
+        let (run, _) = gpu.tune("mosaic_gpu", &pjrt, &[more]);
+        assert_eq!(run.code, 0, "{}", run.stderr);
+        assert_eq!(run.json()["operations"][0]["load"], load, "{neighbour} {more}");
+    }
+    let gpu = SimulatedGpu { neighbour: 81, ..gpu };
+    let (run, _) = gpu.tune("mosaic_gpu", &pjrt, &["--wait-for-quiet", "1"]);
+    assert!(run.stderr.contains("other processes use the device: waiting for them to end"), "{}", run.stderr);
+    assert_eq!(run.json()["operations"][0]["load"], "contended");
 }
 
 /// Nothing compiles there, and a compiler of XLA's that tries several kernels gives no reason.

@@ -9,10 +9,19 @@ use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, st
 use autotune_lowered::profile::{Execution, XSpace, executions};
 use serde_json::Value;
 
-const CAPTURES: [&str; 11] = [
+const CAPTURES: [&str; 20] = [
     "mi300/attention",
     "mi300/conv_jax08",
     "mi300/conv_legacy",
+    "gpu/h100_sxm_attention_round",
+    "gpu/h100_sxm_few_replay",
+    "gpu/h100_sxm_layers_buffers",
+    "gpu/h100_sxm_layers_default",
+    "gpu/h100_sxm_layers_eager",
+    "gpu/h100_sxm_layers_loaded",
+    "gpu/h100_sxm_product_round",
+    "gpu/h100_sxm_step_eager",
+    "gpu/h100_sxm_step_replay",
     "gpu/h200_few_replay",
     "gpu/h200_layers_buffers",
     "gpu/h200_layers_default",
@@ -106,8 +115,9 @@ fn executions_are_told_apart_on_each_device() {
 /// a part of the same instruction when kernels are launched one by one.
 #[test]
 fn launches_of_nvidias_are_told_apart_with_and_without_command_buffers() {
-    for name in ["eager", "default", "buffers", "loaded"] {
-        let (space, oracle) = captured(&format!("gpu/h200_layers_{name}"));
+    let ways = ["eager", "default", "buffers", "loaded"];
+    for name in ["h100_sxm", "h200"].iter().flat_map(|gpu| ways.map(|way| format!("gpu/{gpu}_layers_{way}"))) {
+        let (space, oracle) = captured(&name);
         let found = executions(&space).executions;
         assert_eq!(found.len(), 3, "{name}");
         assert!(found.iter().all(|one| one.events == 28 && one.span_ps < 1_000_000_000), "{name}: {found:?}");

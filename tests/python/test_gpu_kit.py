@@ -628,7 +628,9 @@ def collect(program, *words):
 def test_results_become_fixtures_a_table_and_a_list(kit, program, run, tmp_path):
     results_of(kit, tmp_path / "results", simulated=False)
     page = tmp_path / "benchmarks.md"
-    page.write_text("# Benchmarks\n\n## On a GPU\n\nold\n\n## Others\n\nkept\n")
+    page.write_text(
+        "# Benchmarks\n\n## On a GPU: NVIDIA H100 80GB HBM3\n\nold\n\n## On a GPU: another\n\nstays\n\n## Others\n\nkept\n"
+    )
     fixtures = tmp_path / "fixtures"
     done = collect(program, tmp_path / "results", "--fixtures", fixtures, "--benchmarks", page)
     assert done.returncode == 0, done.stderr
@@ -644,7 +646,7 @@ def test_results_become_fixtures_a_table_and_a_list(kit, program, run, tmp_path)
     assert "| 8192³ matrix product of XLA's, bf16 | 700 TFLOP/s |" in page.read_text()
     assert "3 of 300 decisions (0.20% to 2.90%)" in page.read_text()
     assert "old" not in page.read_text()
-    assert page.read_text().endswith("## Others\n\nkept\n")
+    assert page.read_text().endswith("## On a GPU: another\n\nstays\n\n## Others\n\nkept\n")
     lines = done.stdout.splitlines()
     assert [line for line in lines if "a new one begins when the first kernel comes again" in line and "holds" in line]
     assert [line for line in lines if "A target has the identity" in line and "holds" in line]

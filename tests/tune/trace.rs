@@ -299,7 +299,7 @@ fn the_program_writes_the_trace_of_its_run() {
     let expected: Vec<&str> = ["read the module", "open the cache", "start the timer", "plan"]
         .into_iter()
         .chain(operations.iter().map(String::as_str))
-        .chain(["publish"])
+        .chain(["start a fresh process", "publish"])
         .collect();
     assert_eq!(top, expected);
     // the phases match the times in the result, which come from separate readings of the clock

@@ -53,6 +53,21 @@ def both(data):
     return ", ".join(f"{state} {value / 1e3:.2f} µs" for state, value in data["medians_ns"].items())
 
 
+def fresh_runs(data):
+    gains = ", ".join(f"{run['speed_up'] or 1:.3f}" for run in data["runs"])
+    return f"{gains}; {min(data['seconds']):.1f} to {max(data['seconds']):.1f} s"
+
+
+def between_processes(data):
+    found = {one["program"]: one["between_processes"] for one in data["document"]["programs"]}
+    return ", ".join(f"{name} {spread['deviation']:.1%}" for name, spread in found.items())
+
+
+def beside(data):
+    alone, shared = (value / 1e3 for value in data["medians_ns"])
+    return f"{alone:.1f} µs alone, {shared:.1f} µs beside it; tuned in {data['seconds']:.1f} s as {data['load']}"
+
+
 PRODUCT = "matrix product 4096³, bf16"
 FIGURES = [
     (
@@ -77,6 +92,9 @@ FIGURES = [
     ("parallel", "8 programs compiled", compiling),
     ("same_against_same", "false wins at the default minimum improvement", false_wins),
     ("same_against_same", "noise floor", floor),
+    ("same_against_same", "standard deviation between processes", between_processes),
+    ("fresh", "matrix product 1024³, 8 configs: gain in four fresh runs", fresh_runs),
+    ("neighbour", "a step beside a process that computes on the GPU", beside),
     ("caches", "one pass over 8 MB, warm and cold second-level cache", both),
     (
         "warm_up",

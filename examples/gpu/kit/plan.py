@@ -4,6 +4,7 @@ import typing
 
 from . import steps_machine as on_machine
 from . import steps_measure as on_programs
+from . import steps_processes as on_processes
 from . import steps_tune as on_tuning
 
 
@@ -35,6 +36,8 @@ STEPS = [
     Step(on_tuning.mosaic_pjrt, 60),
     Step(on_tuning.mosaic_jax, 75),
     Step(on_tuning.confirm, 75),
+    Step(on_processes.fresh, 75),
+    Step(on_processes.neighbour, 90),
     Step(on_tuning.peer_triton, 60),
     Step(on_tuning.peer_tokamax, 90),
     Step(on_tuning.parallel, 60),
@@ -44,6 +47,7 @@ STEPS = [
     Step(on_programs.same_against_same, 60),
     Step(on_programs.compare, 45),
     Step(on_programs.kernels, 45),
+    Step(on_programs.unlabelled, 60),
     Step(on_programs.options, 60),
     Step(on_programs.caches, 30),
     Step(on_programs.host, 45),

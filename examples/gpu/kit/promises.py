@@ -78,7 +78,7 @@ PROMISES = [
         rejects_wrong,
         computed=True,
     ),
-    Promise("README.md", "ran on an H200", "main_job", by_profile, computed=True),
+    Promise("README.md", "ran on an H100", "main_job", by_profile, computed=True),
     Promise("README.md", "by the PJRT plugin of the active environment's JAX on a GPU", "device"),
     Promise("docs/targets.md", "A target has the identity of the device that it stands for", "device"),
     Promise("docs/targets.md", "registers per thread, at most 255", "store", knows_registers),

@@ -1,6 +1,7 @@
 """Single programs and whole steps: launches, kernels, compiler options, caches, noise."""
 
 from . import noise
+from .steps_machine import LAUNCHES
 from .steps_tune import keep_profiles, profiles_hold, selftest
 from .tools import Finding, Unfit
 from .tuned import Tuned, key
@@ -104,6 +105,19 @@ def kernels(tools):
     times = [document["median_ns"] for document in found.values()]
     figure = "; ".join([*figures, f"named {', '.join(named.get('pjrt', [])[:4])}", *reasons])
     return Finding(works, figure, {"documents": found}, len(times) == 2 and abs(times[0] / times[1] - 1) < 0.1)
+
+
+def unlabelled(tools):
+    """Are kernels that ship with JAX recognised in a profile, although nothing labels them?"""
+    tools.needs_gpu()
+    ran = tools.peer("unlabelled.py", "unlabelled", tools.folder, LAUNCHES)
+    failed = {name: one["error"] for name, one in ran.items() if "error" in one}
+    summary, _ = tools.ask("summary", "profile", "summary", tools.folder / "unlabelled.xplane.pb.gz", limit=30)
+    kernels = summary["known_kernels"]
+    figure = f"{len(ran) - len(failed)} of {len(ran)} ran; recognised "
+    figure += ", ".join(f"{one['operation']} {one['share']:.1%}" for one in kernels) or "none"
+    figure = "; ".join([figure, *(f"{name}: {error}" for name, error in failed.items())])
+    return Finding(len(kernels) > 2, figure, {"ran": ran, "kernels": kernels})
 
 
 def compare(tools):

@@ -102,7 +102,10 @@ def registers(tools, target):
 def mosaic_pjrt(tools):
     """Do JAX's default kernels on a GPU, Mosaic's, run in the plugin alone? Tokamax's attention, 17 configs of the store"""
     tools.needs_gpu()
-    return mosaic(tools, *tools.store())
+    profiles = tools.work / "profiles-mosaic"
+    found = mosaic(tools, *tools.store(), "--keep-profiles", profiles)
+    found.data["profiles"] = keep_profiles(tools, profiles)
+    return found
 
 
 def mosaic_jax(tools):

@@ -20,7 +20,7 @@ pub(super) fn processes(known: &Confirmation, is_confirmed: bool) -> Markup {
         h4 { "Fresh processes" }
         div.processes { (axis.numbers()) (strip.draw(&axis)) }
         @if known.processes.iter().any(|one| one.is_contended) {
-            p.fine { "Pale dots: other processes used the cores meanwhile." }
+            p.fine { "Pale dots: other processes used the cores or the device meanwhile." }
         }
     }
 }

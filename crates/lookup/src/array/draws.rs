@@ -6,17 +6,23 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use crate::digest::FieldHasher;
 
 /// A stream of draws.
+#[derive(Clone)]
 pub(super) struct Draws {
     words: ChaCha8Rng,
-    /// The second number of the pair that the polar method makes.
-    spare: Option<f64>,
 }
 
 impl Draws {
     /// The stream of a seed: ChaCha8 whose key is the digest `array-fill` over the seed's eight little-endian bytes.
     pub(super) fn new(seed: u64) -> Self {
         let key = FieldHasher::new("array-fill").field(&seed.to_le_bytes()).finish();
-        Self { words: ChaCha8Rng::from_seed(*key.as_bytes()), spare: None }
+        Self { words: ChaCha8Rng::from_seed(*key.as_bytes()) }
+    }
+
+    /// The same stream from its n-th draw of a 64-bit word on.
+    pub(super) fn from(&self, draw: u64) -> Self {
+        let mut words = self.words.clone();
+        words.set_word_pos(u128::from(draw) * 2);
+        Self { words }
     }
 
     /// Uniform in `[0, 1)`: the upper 53 bits of a word.
@@ -36,19 +42,27 @@ impl Draws {
         }
     }
 
-    /// Standard normal, by Marsaglia's polar method.
-    pub(super) fn normal(&mut self) -> f64 {
-        if let Some(spare) = self.spare.take() {
-            return spare;
-        }
-        loop {
-            let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
-            let s = u * u + v * v;
-            if s > 0.0 && s < 1.0 {
-                let factor = (-2.0 * natural_log(s) / s).sqrt();
-                self.spare = Some(v * factor);
-                return u * factor;
+    /// Adds standard normal numbers, by Marsaglia's polar method: two for each pair of words, or none for a pair that
+    /// it rejects, of this many pairs.
+    pub(super) fn normals(&mut self, pairs: usize, numbers: &mut Vec<f64>) {
+        const BATCH: usize = 256;
+        let mut points: Vec<[f64; 2]> = Vec::with_capacity(BATCH);
+        let mut factors: Vec<f64> = Vec::with_capacity(BATCH);
+        for first in (0..pairs).step_by(BATCH) {
+            points.clear();
+            factors.clear();
+            for _ in first..pairs.min(first + BATCH) {
+                let (u, v) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
+                let square = u * u + v * v;
+                if square > 0.0 && square < 1.0 {
+                    points.push([u, v]);
+                    factors.push(square);
+                }
             }
+            // a loop of its own, so that the processor computes several logarithms at once
+            factors.iter_mut().for_each(|square| *square = (-2.0 * natural_log(*square) / *square).sqrt());
+            let scaled = points.iter().zip(&factors).flat_map(|([u, v], factor)| [u * factor, v * factor]);
+            numbers.extend(scaled);
         }
     }
 
@@ -59,6 +73,21 @@ impl Draws {
         cuts
     }
 }
+
+/// One over the first odd numbers.
+const ODD: [f64; 11] = [
+    1.0,
+    1.0 / 3.0,
+    1.0 / 5.0,
+    1.0 / 7.0,
+    1.0 / 9.0,
+    1.0 / 11.0,
+    1.0 / 13.0,
+    1.0 / 15.0,
+    1.0 / 17.0,
+    1.0 / 19.0,
+    1.0 / 21.0,
+];
 
 /// The natural logarithm of a positive normal number.
 ///
@@ -75,7 +104,7 @@ fn natural_log(x: f64) -> f64 {
     let t = (mantissa - 1.0) / (mantissa + 1.0);
     let square = t * t;
     // |t| <= 0.1716, so the eleventh term is below 2^-53 of the first
-    let series = (0..11).rev().fold(0.0, |sum, k| sum * square + 1.0 / f64::from(2 * k + 1));
+    let series = ODD.iter().rev().fold(0.0, |sum, term| sum * square + term);
     exponent as f64 * std::f64::consts::LN_2 + 2.0 * t * series
 }
 

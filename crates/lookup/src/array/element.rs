@@ -89,6 +89,22 @@ impl Narrow {
     /// Rounds to nearest, ties to even; beyond the largest finite number it is infinity, NaN or, where the format
     /// has neither, the largest finite number.
     fn encode(self, value: f64) -> u16 {
+        self.encode_usual(value).unwrap_or_else(|| self.encode_any(value))
+    }
+
+    /// The same of a number whose result is neither subnormal nor beyond the largest finite number; most are not.
+    fn encode_usual(self, value: f64) -> Option<u16> {
+        let dropped = f64::MANTISSA_DIGITS - 1 - self.mantissa_bits;
+        let bits = value.to_bits() & (u64::MAX >> 1);
+        let to_even = (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1);
+        let rounded = (bits + to_even) >> dropped;
+        let magnitude = rounded.checked_sub(((1023 - self.bias) as u64) << self.mantissa_bits)?;
+        let is_usual = magnitude >> self.mantissa_bits > 0 && magnitude <= u64::from(self.max_finite());
+        let sign = if value.is_sign_negative() { self.sign_bit() } else { 0 };
+        is_usual.then_some(sign | magnitude as u16)
+    }
+
+    fn encode_any(self, value: f64) -> u16 {
         let sign = if value.is_sign_negative() { self.sign_bit() } else { 0 };
         let infinity = ((1_u16 << self.exponent_bits) - 1) << self.mantissa_bits;
         let beyond = match self.specials {
@@ -174,6 +190,19 @@ pub(super) fn push_float(dtype: DType, value: f64, bytes: &mut Vec<u8>) -> bool 
         },
     }
     true
+}
+
+/// The same of many numbers; without a branch for each element.
+pub(super) fn push_floats(dtype: DType, values: impl Iterator<Item = f64>, bytes: &mut Vec<u8>) {
+    match (dtype, Narrow::of(dtype)) {
+        (DType::F32, _) => values.for_each(|value| bytes.extend_from_slice(&(value as f32).to_le_bytes())),
+        (_, Some(format)) if dtype.host_bytes() == 2 => {
+            values.for_each(|value| bytes.extend_from_slice(&format.encode(value).to_le_bytes()));
+        }
+        _ => values.for_each(|value| {
+            push_float(dtype, value, bytes);
+        }),
+    }
 }
 
 /// The largest finite number of a floating-point type, and the least: its negative, or the least power for the

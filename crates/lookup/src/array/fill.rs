@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::draws::Draws;
-use super::element::{Element, decode, finite_range, integer_range, push_float, push_integer};
+use super::element::{Element, decode, finite_range, integer_range, push_float, push_floats, push_integer};
 use super::{ArraySpec, DType};
 use crate::digest::FieldHasher;
 
@@ -87,6 +88,9 @@ impl Fill {
 /// Maximum size of an array to fill; a record that requests more is refused before anything is allocated.
 pub const MAX_ARRAY_BYTES: u64 = 16 << 30;
 
+/// Pairs of random words that are made at a time; a few megabytes of memory.
+const LARGEST_PART: usize = 1 << 14;
+
 /// The seed of one argument: the first eight bytes, little endian, of the [`FieldHasher`] digest `argument-seed` over
 /// the name and the index (eight little-endian bytes). Every candidate of an invocation gets the same inputs.
 pub fn argument_seed(name: &str, index: u64) -> u64 {
@@ -161,16 +165,54 @@ impl Filling {
         if self.dtype == DType::F8E8M0Fnu {
             return Err("the type has no sign; `uniform` over a positive range fits it".to_owned());
         }
-        let draw = || self.draws.normal() * scale;
-        push_reals(self.dtype, self.count, draw, &mut self.bytes)
+        self.reals(|draws, pairs, numbers| {
+            draws.normals(pairs, numbers);
+            numbers.iter_mut().for_each(|number| *number *= scale);
+        })
     }
 
     fn uniform(&mut self, low: f64, high: f64) -> Result<(), String> {
         if !(low.is_finite() && high.is_finite() && low < high && (high - low).is_finite()) {
             return Err(format!("`{low}..{high}` is not a finite range"));
         }
-        let draw = || low + (high - low) * self.draws.unit();
-        push_reals(self.dtype, self.count, draw, &mut self.bytes)
+        self.reals(|draws, pairs, numbers| {
+            numbers.extend((0..2 * pairs).map(|_| low + (high - low) * draws.unit()));
+        })
+    }
+
+    /// Fills with the numbers that `make` makes of so many pairs of words of the stream, two of a pair or none. So parts
+    /// of the stream give the same numbers wherever it is cut, and are made side by side.
+    fn reals(&mut self, make: impl Fn(&mut Draws, usize, &mut Vec<f64>) + Sync) -> Result<(), String> {
+        let dtype = self.dtype;
+        let Some((low, high)) = finite_range(dtype) else {
+            let instead = if dtype == DType::Pred { "boolean-density" } else { "integer-range" };
+            return Err(format!("the type holds no fractions; `{instead}` fits it"));
+        };
+        // complex elements hold two numbers
+        let width = dtype.host_bytes() / if dtype.is_complex() { 2 } else { 1 };
+        let size = usize::try_from(self.count).unwrap_or(usize::MAX).saturating_mul(dtype.host_bytes());
+        // pairs of words in a part: the polar method rejects a fifth of them
+        let pairs = (size / width).clamp(16, LARGEST_PART);
+        let draws = &self.draws;
+        let part = |index: usize| {
+            let mut draws = draws.from(2 * (index * pairs) as u64);
+            let mut numbers = Vec::with_capacity(2 * pairs);
+            make(&mut draws, pairs, &mut numbers);
+            let mut bytes = Vec::with_capacity(numbers.len() * width);
+            push_floats(part_of(dtype), numbers.into_iter().map(|number| number.clamp(low, high)), &mut bytes);
+            bytes
+        };
+        let mut next = 0;
+        while self.bytes.len() < size {
+            let left = (size - self.bytes.len()).div_ceil(pairs * width);
+            let parts = next..next + left.min(2 * rayon::current_num_threads());
+            next = parts.end;
+            for bytes in parts.into_par_iter().map(part).collect::<Vec<_>>() {
+                let left = size - self.bytes.len();
+                self.bytes.extend_from_slice(bytes.get(..left).unwrap_or(&bytes));
+            }
+        }
+        Ok(())
     }
 
     fn constant(&mut self, value: f64) -> Result<(), String> {
@@ -307,27 +349,18 @@ fn push_integer_valued(dtype: DType, value: i128, bytes: &mut Vec<u8>) {
     }
 }
 
-fn push_reals(dtype: DType, count: u64, mut draw: impl FnMut() -> f64, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let Some((low, high)) = finite_range(dtype) else {
-        let instead = if dtype == DType::Pred { "boolean-density" } else { "integer-range" };
-        return Err(format!("the type holds no fractions; `{instead}` fits it"));
-    };
-    for _ in 0..count {
-        let real = draw().clamp(low, high);
-        let imaginary = if dtype.is_complex() { draw().clamp(low, high) } else { 0.0 };
-        push_real(dtype, real, imaginary, bytes);
+fn push_real(dtype: DType, real: f64, imaginary: f64, bytes: &mut Vec<u8>) {
+    push_float(part_of(dtype), real, bytes);
+    if dtype.is_complex() {
+        push_float(part_of(dtype), imaginary, bytes);
     }
-    Ok(())
 }
 
-fn push_real(dtype: DType, real: f64, imaginary: f64, bytes: &mut Vec<u8>) {
-    let part = match dtype {
+/// The type of a complex type's parts; any other type itself.
+fn part_of(dtype: DType) -> DType {
+    match dtype {
         DType::C64 => DType::F32,
         DType::C128 => DType::F64,
         other => other,
-    };
-    push_float(part, real, bytes);
-    if dtype.is_complex() {
-        push_float(part, imaginary, bytes);
     }
 }

@@ -27,6 +27,9 @@ impl ProcessSpread {
     /// The same of a machine whose cores other processes use.
     pub const CONTENDED: Self = Self { deviation: 0.1, degrees: 4.0 };
 
+    /// What is assumed if a device's own clock times programs there: what the host does is not in it.
+    pub const DEVICE_CLOCK: Self = Self { deviation: 0.005, degrees: 6.0 };
+
     /// A spread that this many degrees of freedom tell.
     pub fn new(deviation: f64, degrees: f64) -> Self {
         Self { deviation, degrees }

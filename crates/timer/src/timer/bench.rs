@@ -92,7 +92,7 @@ impl Bench {
 
     /// The same kind of worker, started when there is a job for it.
     pub(crate) fn beside(&self) -> Self {
-        let info = TimerInfo { epoch: 0, notes: Vec::new(), clocks_seen: None, ..self.info.clone() };
+        let info = TimerInfo { epoch: 0, notes: Vec::new(), clocks_seen: None, others_use: None, ..self.info.clone() };
         Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone(), info)
     }
 
@@ -102,6 +102,8 @@ impl Bench {
 
     /// Takes a report on the clocks of the worker's GPU.
     fn see(&mut self, clocks: Option<RunningClocks>) {
+        let others = clocks.as_ref().and_then(|clocks| clocks.others_percent);
+        self.info.others_use = others.map(|percent| f64::from(percent.min(100)) / 100.0);
         self.seen.take(clocks);
         self.info.clocks_seen = self.seen.note(self.hello.clocks);
     }

@@ -113,10 +113,12 @@ pub enum EventKind<'a> {
         /// Their sum, nanoseconds.
         running_ns: u64,
     },
-    /// Other processes used the cores during the innermost slice of the track, a round.
+    /// Other processes used the cores or the device during the innermost slice of the track, a round.
     Contended {
-        /// How many cores they used while threads of the measurement waited.
-        cores: f64,
+        /// How many cores they used while threads of the measurement waited, or which part of the device's time.
+        used: f64,
+        /// Whether it is the device's.
+        of_device: bool,
     },
     /// A round is measured.
     Round {

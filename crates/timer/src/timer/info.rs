@@ -5,7 +5,7 @@ use crate::device::{DeviceFingerprint, gpu_launch};
 use crate::measured_by::{CacheState, Clocks, MeasuredBy, Metric, Source};
 use crate::setters;
 
-/// A timer's description. All but its last two members stay the same from its start.
+/// A timer's description. All but its last three members stay the same from its start.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TimerInfo {
@@ -37,6 +37,8 @@ pub struct TimerInfo {
     pub epoch: u32,
     /// The clocks of its GPU during the measurement, for people; `None` if not reported.
     pub clocks_seen: Option<String>,
+    /// The part of its GPU's time that other processes used around the last measurement; `None` if not reported.
+    pub others_use: Option<f64>,
 }
 
 /// What a timer can do, and how it differs from others.
@@ -78,6 +80,7 @@ impl TimerInfo {
             can: TimerCapabilities::default(),
             epoch: 1,
             clocks_seen: None,
+            others_use: None,
             device,
         }
     }

@@ -19,7 +19,7 @@ pub(crate) struct SeenClocks {
 impl SeenClocks {
     /// Adds one report.
     pub(crate) fn take(&mut self, seen: Option<RunningClocks>) {
-        let Some(RunningClocks { sm_mhz, held_by }) = seen else { return };
+        let Some(RunningClocks { sm_mhz, held_by, .. }) = seen else { return };
         let (low, high) = self.range.unwrap_or((sm_mhz, sm_mhz));
         self.range = Some((low.min(sm_mhz), high.max(sm_mhz)));
         for reason in held_by.iter().take(MAX_REASONS) {
@@ -49,7 +49,11 @@ mod tests {
         let mut seen = SeenClocks::default();
         assert_eq!(seen.note(None), None);
         let at_clock = |sm_mhz, held_by: &[&str]| {
-            Some(RunningClocks { sm_mhz, held_by: held_by.iter().map(|&reason| reason.to_owned()).collect() })
+            Some(RunningClocks {
+                sm_mhz,
+                held_by: held_by.iter().map(|&reason| reason.to_owned()).collect(),
+                others_percent: None,
+            })
         };
         seen.take(None);
         seen.take(at_clock(1410, &[]));
@@ -61,7 +65,7 @@ mod tests {
             "the GPU ran at 1200 to 1980 of 1980 MHz when it was measured; held back by heat, the power limit";
         assert_eq!(seen.note(Some(may)).unwrap(), expected);
         let many: Vec<String> = (0..1000).map(|number| format!("{number}\n{}", "x".repeat(1000))).collect();
-        seen.take(Some(RunningClocks { sm_mhz: 1, held_by: many }));
+        seen.take(Some(RunningClocks { sm_mhz: 1, held_by: many, others_percent: None }));
         let note = seen.note(None).unwrap();
         assert!(note.len() < 900 && !note.contains('\n'), "{note}");
     }

@@ -86,6 +86,7 @@ impl SideBySide {
         // grows whenever any worker is restarted
         self.info.epoch = self.all().map(|timer| timer.info().epoch).fold(0, u32::saturating_add);
         self.info.clocks_seen.clone_from(&self.first.info().clocks_seen);
+        self.info.others_use = self.first.info().others_use;
     }
 
     fn owner(&self, candidate: usize) -> usize {

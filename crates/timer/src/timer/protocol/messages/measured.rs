@@ -20,7 +20,7 @@ pub struct MeasureAnswer {
     pub clocks: Option<RunningClocks>,
 }
 
-/// A GPU's actual clocks, read right after the requested runs, and what limits them.
+/// A GPU's actual clocks, read right after the requested runs, what limits them, and who else uses it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningClocks {
     /// Its multiprocessors, in MHz.
@@ -28,6 +28,9 @@ pub struct RunningClocks {
     /// Why they are not higher, a few words each; empty if they are at their limit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<String>,
+    /// Per cent of its multiprocessors' time that other processes used lately; absent if that is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_percent: Option<u32>,
 }
 
 impl MeasureAnswer {
