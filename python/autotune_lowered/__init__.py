@@ -23,6 +23,7 @@ _NAMES = {
     "Entry": "cache",
     "SnapshotMismatch": "cache",
     "TuningError": "tuning.run",
+    "adapt": "adapters.adapt",
     "autotune_lowered": "tuning.run",
     "capture": "inputs",
     "compiler_options": "lookup.compiler_options",
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from . import fleet as fleet
     from . import profiling as profiling
     from ._recording import recording as recording
+    from .adapters.adapt import adapt as adapt
     from .cache import Cache as Cache
     from .cache import CacheError as CacheError
     from .cache import Device as Device

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
+from .adapters.operation import Operation
+from .adapters.sets import attached, named
 from .libraries.ejkernel import calls as ejkernel
 from .libraries.import_hook import after_import
 from .libraries.tokamax import calls as tokamax
@@ -59,8 +61,10 @@ class recording:
         stamp: How ejkernel labels its operations meanwhile (`hash`, `json`), so that a module lowered inside carries
             labels; `None` leaves `EJKERNEL_OPS_STAMP` alone. The user's own setting wins.
         max_array_bytes: The largest array whose values are captured.
+        adapters: Kernels of other projects to record, too, by the names of sets (`jax-pallas`) or as operations of your
+            own (`docs/adapters.md`). Their functions are replaced inside, in all threads, and put back at the end.
 
-    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms and targets,
+    Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms, targets and adapters,
     OSError if the folder or, at the end, a record cannot be written.
     """
 
@@ -75,6 +79,7 @@ class recording:
         capture_values: bool = False,
         stamp: str | None = "hash",
         max_array_bytes: int = MAX_ARRAY_BYTES,
+        adapters: Iterable[str | Operation] | str | Operation = (),
     ) -> None:
         wrong = [name for name in directions if name not in DIRECTIONS]
         if wrong or not directions:
@@ -90,6 +95,7 @@ class recording:
         self._recorder = Recorder(registry, chosen, capture_values, max_array_bytes)
         self._absent = absent
         self._stamp = stamp
+        self._adapted = named(adapters)
         self._entered: contextlib.ExitStack | None = None
 
     def __enter__(self) -> recording:
@@ -112,6 +118,7 @@ class recording:
         self._entered.callback(self._recorder.end)
         self._entered.callback(ejkernel.attached(self._stamp))
         self._entered.callback(tokamax.attached())
+        self._entered.enter_context(attached(self._adapted))
         if "jax" in sys.modules:
             self._entered.enter_context(_retracing(next(_NUMBERS)))
 

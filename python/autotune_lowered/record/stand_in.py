@@ -25,6 +25,11 @@ _KERNELS = (
     "jax._src.pallas",
     "jax.experimental.pallas",
     "jax.experimental.mosaic",
+    # projects with adapters
+    "tpu_inference",
+    "sgl_jax",
+    "maxtext",
+    "MaxText",
 )
 
 _LOCK = threading.Lock()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 from .._jax import jax_for
 from .._vmap import Batch, variant_key
 from ..record.arguments import holds_tracer
 from ..record.mapped import UnknownAxes, seen
 from .call_key import Undescribable, call_key, describe, is_array
-from .declaration import Declaration, parameter_of
+from .declaration import parameter_of
 
 TRACED = "argument `{name}` of `{op}` holds or closes over traced values: pass them as arguments of their own"
 
@@ -34,14 +34,31 @@ class Call:
         return variant_key(call_key(self.arrays, self.static), self.batch)
 
 
-def split(declaration: Declaration, bound: inspect.BoundArguments) -> Call:
+class Declared(Protocol):
+    """What is to be known of a function to separate its arguments."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def tuned(self) -> Collection[str]:
+        """The arguments that hold tuned parameters: no part of a call's key."""
+
+    @property
+    def static_argnames(self) -> Collection[str]: ...
+    @property
+    def static_key(self) -> Mapping[str, Callable[[Any], Any]]: ...
+
+    def warn_once(self, about: str, message: str) -> None: ...
+
+
+def split(declaration: Declared, bound: inspect.BoundArguments) -> Call:
     """The arguments of a call, separated. Raises `Undescribable`, a TypeError, if one has no stable spelling."""
     jax = jax_for("tunable functions need")
     arrays: dict[str, Any] = {}
     static: dict[str, Any] = {}
     flattened: dict[str, tuple[list[Any], list[int], Any]] = {}
     for name, value in bound.arguments.items():
-        if name in declaration.default:
+        if name in declaration.tuned:
             continue
         if name in declaration.static_key:
             static[name] = _described(declaration, name, _identity(declaration, name, value))
@@ -75,7 +92,7 @@ def split(declaration: Declaration, bound: inspect.BoundArguments) -> Call:
     return Call(bound, arrays, static, fill, _batch_of(declaration, arrays))
 
 
-def _batch_of(declaration: Declaration, arrays: Mapping[str, Any]) -> Batch:
+def _batch_of(declaration: Declared, arrays: Mapping[str, Any]) -> Batch:
     try:
         return seen(arrays)
     except (UnknownAxes, AttributeError) as error:  # attributes: of tracers, which are JAX's own affair
@@ -83,7 +100,7 @@ def _batch_of(declaration: Declaration, arrays: Mapping[str, Any]) -> Batch:
         return ()
 
 
-def _described(declaration: Declaration, name: str, value: Any) -> Any:
+def _described(declaration: Declared, name: str, value: Any) -> Any:
     try:
         return describe(value)
     except Undescribable as error:
@@ -98,7 +115,7 @@ def _described(declaration: Declaration, name: str, value: Any) -> Any:
         raise Undescribable(f"argument `{name}` of `{declaration.op}` holds itself or is nested too deeply") from None
 
 
-def _identity(declaration: Declaration, name: str, value: Any) -> Any:
+def _identity(declaration: Declared, name: str, value: Any) -> Any:
     try:
         return declaration.static_key[name](value)
     except Exception as error:

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..record.fills import Fill, wrong_fill
@@ -85,6 +85,35 @@ class Declaration:
         """The fills of arrays by full name; one given for a parameter applies to all arrays in it."""
         found = {name: self.fills.get(name) or self.fills.get(parameter_of(name)) for name in names}
         return {name: fill for name, fill in found.items() if fill is not None}
+
+    @property
+    def tuned(self) -> Collection[str]:
+        """The arguments that are tuned."""
+        return self.default.keys()
+
+    @property
+    def baseline(self) -> Config:
+        return self.default
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+    def configs_of(self, specs: Mapping[str, Any]) -> Sequence[Config]:
+        """The configs to try for these arrays."""
+        return self.space.configs(specs)
+
+    def refuse(self, config: Mapping[str, Any], platform: str) -> str | None:
+        """Nothing is refused before it is lowered."""
+        return None
+
+    def steering(self) -> Mapping[str, Any]:
+        """The caller says by `fills` what steers."""
+        return {}
+
+    def under(self, bound: inspect.BoundArguments, config: Mapping[str, Any]) -> Any:
+        """Call the function with a config."""
+        return self.function(*bound.args, **(bound.kwargs | self.space.typed(config)))
 
     def warn_once(self, about: str, message: str) -> None:
         """Log a fault of a call, once."""

@@ -4,35 +4,75 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from .._jax import jax_for
 from ..record.arguments import Unrecordable, holds_tracer
 from ..record.call import RecordedCall
 from ..record.dtypes import data_of, implementation_of, keys_from, spec_of_data
-from ..record.fills import KEY_BITS
+from ..record.fills import KEY_BITS, Fill
 from ..record.mapped import mapped, whole_spec, whole_values
 from ..record.mesh import axes_used, mesh_over
 from ..record.recorder import lowering
 from .call import TRACED, Call
-from .declaration import Declaration
+
+Config = Mapping[str, Any]
 
 
-def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCall:
+class Recordable(Protocol):
+    """What a recorder asks of a function that is tuned."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def op_id(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+    @property
+    def signature(self) -> inspect.Signature: ...
+    @property
+    def tolerance(self) -> float | None: ...
+    @property
+    def baseline(self) -> Config:
+        """The config without tuning."""
+
+    def configs_of(self, specs: Mapping[str, Any]) -> Sequence[Config]:
+        """The configs to try for these arrays."""
+
+    def refuse(self, config: Config, platform: str) -> str | None:
+        """Why a config cannot be lowered for a platform; `None` if it can be tried."""
+
+    def fills_of(self, specs: Mapping[str, Any]) -> dict[str, Fill]:
+        """How values are made, by array."""
+
+    def steering(self) -> Mapping[str, Any]:
+        """Values of arrays that steer the kernel, by array, if the call's own are not known."""
+
+    def under(self, bound: inspect.BoundArguments, config: Config) -> Any:
+        """Call the function with a config."""
+
+
+def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall:
     """The call in the form for a recorder, without objects owned by a trace. Raises `Unrecordable`."""
     jax = jax_for("tunable functions need")
     specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
     values, fills = whole_values(call.arrays, call.batch), declaration.fills_of(specs)
+    for name, value in declaration.steering().items():
+        # under `vmap` there is one batch for all
+        if name in specs and name not in values and not call.batch:
+            values[name] = value
     # the call holds tracers, so only its static part and the way to insert arrays may outlive it
     fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
     static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
     if holds_tracer(declaration.function):
-        raise Unrecordable(f"`{declaration.function.__name__}` closes over traced values: pass them as arguments")
+        raise Unrecordable(f"`{declaration.name}` closes over traced values: pass them as arguments")
     for name, value in static.items():
         if holds_tracer(value, in_objects=True):
             raise Unrecordable(TRACED.format(name=name, op=declaration.op))
-    function, signature, space = declaration.function, declaration.signature, declaration.space
+    signature = declaration.signature
     # random keys are recorded as the integers that they contain
     generators = {name: implementation_of(array) for name, array in call.arrays.items()}
     for name in [name for name, generator in generators.items() if generator is not None]:
@@ -46,24 +86,25 @@ def recorded_call(declaration: Declaration, call: Call, key: str) -> RecordedCal
             arrays = tuple(map(keys_from, arrays, generators.values()))
             bound = inspect.BoundArguments(signature, OrderedDict(static | fill(arrays)))
             with lowering():
-                return function(*bound.args, **(bound.kwargs | space.typed(config)))
+                return declaration.under(bound, config)
 
         return candidate
 
     whole = [whole_spec(name, spec, call.batch) for name, spec in recorded.items()]
-    axes = axes_used(mapped(build(declaration.default), list(recorded), call.batch), whole)
+    axes = axes_used(mapped(build(declaration.baseline), list(recorded), call.batch), whole)
     return RecordedCall(
         op_id=declaration.op_id,
         call_key=key,
         arrays=recorded,
         static=call.static,
-        baseline=dict(declaration.default),
-        configs=lambda platform: space.configs(specs),
+        baseline=dict(declaration.baseline),
+        configs=lambda platform: declaration.configs_of(specs),
         build=build,
         fills=fills,
         values=values,
         batch=call.batch,
         mesh=mesh_over(axes) if axes else None,
+        refuse=declaration.refuse,
         tolerance=declaration.tolerance,
         devices=_devices_of(call.bound.arguments.values()),
     )

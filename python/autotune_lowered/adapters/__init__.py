@@ -1,0 +1,1 @@
+"""Kernels of other projects as tunable operations, without a change to these projects."""

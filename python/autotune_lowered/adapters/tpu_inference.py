@@ -1,0 +1,191 @@
+"""Pallas kernels of tpu-inference, as of 0.32."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from . import batches
+from .operation import Operation
+from .places import Arguments, Config, Fields, Named, Parts, Several
+
+_KERNELS = "tpu_inference.kernels"
+_TPU = ("tpu",)
+_RPA = f"{_KERNELS}.ragged_paged_attention.v3.kernel"
+_FLASH = f"{_KERNELS}.flash_attention.kernel"
+_TABLE = f"{_KERNELS}.quantized_matmul.tuned_block_sizes"
+
+# by the case that a block is for: decode and mixed batches
+_BLOCKS = ("bq", "bkv", "bq_c", "bkv_c")
+_CASES = {"d": "DECODE", "m": "MIXED"}
+
+
+def _named(case: str) -> tuple[str, ...]:
+    return tuple(f"{case}_{block}" for block in _BLOCKS)
+
+
+def _rpa_baseline(call: Arguments) -> Config:
+    """For each case the caller's blocks, or those of the project's heuristic."""
+    kernel = importlib.import_module(_RPA)
+    (tokens, heads, size), kv_heads, cache = call["queries"].shape, call["keys"].shape[1], call["kv_cache"]
+    sequences = call["kv_lens"].shape[0]
+    found: dict[str, Any] = {}
+    for case, name in _CASES.items():
+        given = call[f"{case}_block_sizes"]
+        if given is None:
+            chosen = kernel.get_default_block_sizes(
+                call["queries"].dtype,
+                cache.dtype,
+                heads,
+                kv_heads,
+                size,
+                cache.shape[1],
+                tokens,
+                sequences,
+                call["page_indices"].shape[0] // sequences,
+                case=kernel.RpaCase[name],
+            )
+            given = [chosen[block] for block in ("bq_sz", "bkv_sz", "bq_csz", "bkv_csz")]
+        found |= dict(zip(_named(case), given, strict=True))
+    return found
+
+
+def _rpa_refuse(call: Arguments, config: Config) -> str | None:
+    """Raises what the project's own check of a call raises."""
+    blocks = {f"{case}_block_sizes": tuple(config[name] for name in _named(case)) for case in _CASES}
+    arrays = ("queries", "keys", "values", "kv_cache", "kv_lens", "page_indices", "cu_q_lens", "distribution")
+    importlib.import_module(_RPA).static_validate_inputs(*(call[name] for name in arrays), **blocks)
+    return None
+
+
+def _rpa_batch(call: Arguments) -> dict[str, Any]:
+    return _batch(call, call["queries"].shape[0], call["kv_cache"].shape[0], call["kv_cache"].shape[1])
+
+
+def _mla_batch(call: Arguments) -> dict[str, Any]:
+    pages, rows, packing, *_ = call["cache_kv"].shape
+    return _batch(call, call["ql_nope"].shape[0], pages, rows * packing)
+
+
+def _batch(call: Arguments, tokens: int, pages: int, size: int) -> dict[str, Any]:
+    """Sequences of which half decode; the others have what is left of the tokens."""
+    import numpy as np
+
+    sequences = call["kv_lens"].shape[0]
+    each = call["page_indices"].shape[0] // sequences
+    decoded = sequences // 2
+    starts = batches.starts_of_queries(sequences, tokens, decoded)
+    longest = each * size
+    lengths = np.maximum(batches.lengths(sequences, longest), np.diff(starts))
+    return {
+        "kv_lens": np.minimum(lengths, longest).astype(np.int32),
+        "page_indices": batches.pages(sequences * each, pages),
+        "cu_q_lens": starts,
+        "distribution": np.array([decoded, decoded, sequences], np.int32),
+    }
+
+
+def _product_baseline(call: Arguments) -> Config:
+    """What the project's table says, or its fallback."""
+    (rows, inner), outer = call["x"].shape, call["w_q"].shape[0]
+    activation = call["x"].dtype if call["x_q_dtype"] is None else call["x_q_dtype"]
+    chosen = importlib.import_module(_TABLE).get_tuned_block_sizes(
+        rows, outer, inner, _dtype_name(activation), call["w_q"].dtype.name
+    )
+    return {name: getattr(chosen, name) for name in _PRODUCT.names}
+
+
+def _dtype_name(dtype: Any) -> str:
+    import jax.numpy as jnp
+
+    return str(jnp.dtype(dtype).name)
+
+
+_PRODUCT = Fields(
+    "tuned_value",
+    ("batch_block_size", "out_block_size", "in_block_size"),
+    default=lambda: importlib.import_module(_TABLE).TunedValue(128, 128, 128),
+)
+
+
+def _gmm_baseline(call: Arguments) -> Config:
+    """What the project's table says, or its heuristic."""
+    (m, k), (groups, _, n), scale = call["lhs"].shape, call["rhs"].shape, call["rhs_scale"]
+    choose = call["tiling"]
+    if choose is None:
+        table = importlib.import_module(f"{_KERNELS}.megablox.tuned_block_sizes")
+        block = k // (1 if scale is None else scale.shape[1])
+        names = (call["lhs"].dtype.name, call["rhs"].dtype.name)
+        chosen = table.get_tuned_block_sizes(m, k, n, call["group_sizes"].shape[0], groups, *names, block)
+    else:
+        chosen = choose(m, k, n)
+    return dict(zip(_TILING.names, chosen, strict=True))
+
+
+_TILING = Parts("tiling", ("tm", "tk", "tn"))
+
+
+def _flash_baseline(call: Arguments) -> Config:
+    (batch, heads, queries, size), keys = call["q"].shape, call["k"].shape[2]
+    sizes = importlib.import_module(_FLASH).BlockSizes.get_default(batch, heads, queries, keys, size)
+    return {name: getattr(sizes, name) for name in _SIZES.names}
+
+
+_SIZES = Fields(
+    "block_sizes",
+    ("block_q", "block_k_major", "block_k", "block_b"),
+    default=lambda: importlib.import_module(_FLASH).BlockSizes.get_default(1, 1, 128, 128, 128),
+)
+
+OPERATIONS = [
+    Operation(
+        op="tpu_inference.rpa_v3",
+        function=f"{_RPA}:ragged_paged_attention",
+        place=Several([Parts(f"{case}_block_sizes", _named(case)) for case in _CASES]),
+        space={"d_bkv": (512, 1024, 2048), "d_bkv_c": (256, 512), "m_bkv": (512, 1024)},
+        baseline=_rpa_baseline,
+        refuse=_rpa_refuse,
+        steering=_rpa_batch,
+        platforms=_TPU,
+    ),
+    Operation(
+        op="tpu_inference.mla_v2",
+        function=f"{_KERNELS}.mla.v2.kernel:mla_ragged_paged_attention",
+        place=Named(("num_kv_pages_per_block", "num_queries_per_block")),
+        space={"num_kv_pages_per_block": (1, 2, 4, 8), "num_queries_per_block": (1, 4, 8)},
+        steering=_mla_batch,
+        platforms=_TPU,
+    ),
+    Operation(
+        op="tpu_inference.quantized_matmul",
+        function=f"{_KERNELS}.quantized_matmul.kernel:quantized_matmul_kernel",
+        place=_PRODUCT,
+        space={
+            "batch_block_size": (128, 256, 512),
+            "out_block_size": (256, 512, 1024),
+            "in_block_size": (256, 512, 1024),
+        },
+        baseline=_product_baseline,
+        fills={"w_q": {"kind": "integer-range", "low": -127, "high": 127}},
+        platforms=_TPU,
+    ),
+    Operation(
+        op="tpu_inference.gmm",
+        function=f"{_KERNELS}.megablox.gmm:gmm",
+        place=_TILING,
+        space={"tm": (128, 256, 512), "tk": (256, 512, 1024), "tn": (256, 512, 1024)},
+        baseline=_gmm_baseline,
+        steering=lambda call: {
+            "group_sizes": batches.even_groups(call["lhs"].shape[0], call["group_sizes"].shape[0]),
+        },
+        platforms=_TPU,
+    ),
+    Operation(
+        op="tpu_inference.flash_attention",
+        function=f"{_FLASH}:flash_attention",
+        place=_SIZES,
+        space={"block_q": (128, 256, 512), "block_k_major": (128, 256, 512), "block_k": (128, 256, 512)},
+        baseline=_flash_baseline,
+        platforms=_TPU,
+    ),
+]
