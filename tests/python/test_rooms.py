@@ -32,8 +32,10 @@ FLOORS = [
     ["libraries"],
     # it builds the programs of recipes, and must stand alone, so it identifies devices itself
     ["worker"],
-    ["lookup", "_recording"],
+    ["lookup"],
     ["cache", "tunables", "tuning"],
+    ["adapters"],
+    ["_recording"],
     ["variants"],
     ["__init__", "__main__"],
 ]

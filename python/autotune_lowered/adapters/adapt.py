@@ -29,7 +29,7 @@ class adapt:
 
     Arguments:
         function: `package.module:function`, or the name of a set (`jax-pallas`, `tpu-inference`) or of an entry point
-            of the group `autotune_lowered.adapters`, with no further arguments.
+            of the group `autotune_lowered_adapters`, with no further arguments.
         parameters: The arguments that hold what is tuned. An argument that is a tuple, a named tuple or a dataclass
             names its parts or fields; any other one has `None`. A list names arguments of the last kind.
         space: The values to try, by parameter or part.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from .hook import Replacement
 from .operation import Operation
 
-GROUP = "autotune_lowered.adapters"
+GROUP = "autotune_lowered_adapters"
 # by the module that lists their operations
 _OWN = {"jax-pallas": ("jax_tpu", "jax_gpu"), "tpu-inference": ("tpu_inference",)}
 

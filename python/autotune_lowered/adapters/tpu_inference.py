@@ -64,7 +64,7 @@ def _rpa_batch(call: Arguments) -> dict[str, Any]:
 
 def _mla_batch(call: Arguments) -> dict[str, Any]:
     pages, rows, packing, *_ = call["cache_kv"].shape
-    return _batch(call, call["ql_nope"].shape[0], pages, rows * packing)
+    return _batch(call, call["q_pe"].shape[0], pages, rows * packing)
 
 
 def _batch(call: Arguments, tokens: int, pages: int, size: int) -> dict[str, Any]:
@@ -126,9 +126,18 @@ _TILING = Parts("tiling", ("tm", "tk", "tn"))
 
 
 def _flash_baseline(call: Arguments) -> Config:
-    (batch, heads, queries, size), keys = call["q"].shape, call["k"].shape[2]
-    sizes = importlib.import_module(_FLASH).BlockSizes.get_default(batch, heads, queries, keys, size)
-    return {name: getattr(sizes, name) for name in _SIZES.names}
+    """What the project's table says; else its default, with all keys in one block if they fit into VMEM."""
+    kernel, (q, k) = importlib.import_module(_FLASH), (call["q"], call["k"])
+    (batch, heads, queries, size), keys = q.shape, k.shape[2]
+    chosen = kernel.get_tuned_params(kernel.TuningKey(batch, heads, queries, keys, size, q.dtype.name, k.dtype.name))
+    if chosen is not None:
+        return {name: getattr(chosen, name) for name in _SIZES.names}
+    sizes = kernel.BlockSizes.get_default(batch, heads, queries, keys, size)
+    found = {name: getattr(sizes, name) for name in _SIZES.names}
+    needed = kernel.calculate_vmem_usage_bytes(sizes, q.dtype, k.dtype, size, keys, call["ab"], call["segment_ids"])
+    limit = call["vmem_limit_bytes"]
+    fits = needed <= 0.9 * (kernel.pltpu.get_tpu_info().vmem_capacity_bytes if limit is None else limit)
+    return found | ({"block_k_major": keys, "block_k": keys} if fits else {})
 
 
 _SIZES = Fields(

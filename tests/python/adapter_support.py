@@ -1,0 +1,269 @@
+"""Calls of kernels that other projects own, with few configs each, so that a test need not lower a whole space."""
+
+import importlib
+import json
+import os
+import pathlib
+import sys
+import types
+
+import jax
+import jax.numpy as jnp
+
+OPS = "jax.experimental.pallas.ops."
+BF16, F16, F32, I8, I32 = jnp.bfloat16, jnp.float16, jnp.float32, jnp.int8, jnp.int32
+
+
+def spec(shape, dtype):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def of_jax(module):
+    return importlib.import_module(OPS + module)
+
+
+def tiles(kernel, **more):
+    return kernel.TuningConfig(tile_m=64, tile_n=128, tile_k=64, max_concurrent_steps=2, **more)
+
+
+GROUPED = (spec((1024, 512), F16), spec((8, 512, 512), F16), spec((8,), I32))
+RAGGED = dict(block_m=64, block_n=64, block_k=64, max_concurrent_steps=2, grid_block_n=2)
+NORM = (spec((2, 8, 1024), F32), spec((1024,), F32), spec((1024,), F32))
+
+# by operation: the target, how a user calls it, its arrays, and how two configs differ
+JAX_CALLS = {
+    "jax.tpu.flash_attention": (
+        "tpu:v6e",
+        lambda *a: of_jax("tpu.flash_attention").flash_attention(*a, causal=True),
+        (spec((1, 4, 1024, 128), BF16),) * 3,
+        {"block_q": (128, 512)},
+    ),
+    "jax.tpu.gmm": (
+        "tpu:v6e",
+        lambda *a: of_jax("tpu.megablox").gmm(*a),
+        (spec((1024, 512), BF16), spec((8, 512, 512), BF16), spec((8,), I32)),
+        {"tm": (128, 512)},
+    ),
+    "jax.tpu.tgmm": (
+        "tpu:v6e",
+        lambda *a: of_jax("tpu.megablox.gmm").tgmm(*a),
+        (spec((512, 1024), BF16), spec((1024, 512), BF16), spec((8,), I32)),
+        {"tn": (128, 512)},
+    ),
+    "jax.tpu.matmul": (
+        "tpu:v6e",
+        lambda x, y: of_jax("tpu.matmul").matmul(x, y, block_shape=(256, 256)),
+        (spec((1024, 1024), BF16),) * 2,
+        {"block_k": (256, 512)},
+    ),
+    "jax.tpu.paged_attention": (
+        "tpu:v6e",
+        lambda *a: of_jax("tpu.paged_attention").paged_attention(*a, pages_per_compute_block=4),
+        (
+            spec((8, 16, 128), BF16),
+            spec((8, 256, 16, 128), BF16),
+            spec((8, 256, 16, 128), BF16),
+            spec((8,), I32),
+            spec((8, 32), I32),
+        ),
+        {"pages_per_compute_block": (4, 8)},
+    ),
+    "jax.tpu.ragged_paged_attention": (
+        "tpu:v6e",
+        lambda *a: of_jax("tpu.ragged_paged_attention").ragged_paged_attention(*a),
+        (
+            spec((256, 16, 128), BF16),
+            spec((256, 16, 8, 128), BF16),
+            spec((16,), I32),
+            spec((16, 32), I32),
+            spec((17,), I32),
+            spec((1,), I32),
+        ),
+        {"num_queries_per_block": (8, 16)},
+    ),
+    "jax.gpu.mha": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.attention").mha(*a, segment_ids=None),
+        (spec((2, 1024, 4, 64), F16),) * 3,
+        {"block_q": (64, 128)},
+    ),
+    "jax.gpu.decode_mqa": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.decode_attention").mqa(*a),
+        (spec((2, 8, 64), F16), *(spec((2, 1024, 64), F16),) * 2),
+        {"k_splits": (8, 16)},
+    ),
+    "jax.gpu.decode_gqa": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.decode_attention").gqa(*a),
+        (spec((2, 8, 64), F16), *(spec((2, 1024, 2, 64), F16),) * 2),
+        {"k_splits": (8, 16)},
+    ),
+    "jax.gpu.paged_attention": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.paged_attention").paged_attention(*a),
+        (spec((8, 16, 64), F16), *(spec((4, 256, 16, 64), F16),) * 2, spec((8, 128), I32), spec((8,), I32)),
+        {"pages_per_compute_block": (4, 8)},
+    ),
+    "jax.gpu.layer_norm": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.layer_norm").layer_norm(*a),
+        NORM,
+        {"num_stages": (1, 3)},
+    ),
+    "jax.gpu.rms_norm": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.rms_norm").rms_norm(*a),
+        NORM,
+        {"num_stages": (1, 3)},
+    ),
+    "jax.gpu.softmax": (
+        "cuda:h100_sxm",
+        lambda x: of_jax("gpu.softmax").softmax(x),
+        (spec((8, 1024), F32),),
+        {"num_warps": (4, 8)},
+    ),
+    "jax.gpu.attention_mgpu": (
+        "cuda:h100_sxm",
+        lambda *a: of_jax("gpu.attention_mgpu").attention(
+            *a, of_jax("gpu.attention_mgpu").TuningConfig(block_q=64, block_kv=64, max_concurrent_steps=2)
+        ),
+        (spec((1, 1024, 4, 64), F16),) * 3,
+        {"block_kv": (64, 128)},
+    ),
+    "jax.gpu.hopper_matmul": (
+        "cuda:h100_sxm",
+        lambda x, y: of_jax("gpu.hopper_matmul_mgpu").matmul(x, y, None, tiles(of_jax("gpu.hopper_matmul_mgpu"))),
+        (spec((1024, 1024), F16),) * 2,
+        {"tile_n": (64, 128)},
+    ),
+    "jax.gpu.hopper_mixed_type_matmul": (
+        "cuda:h100_sxm",
+        lambda x, y: of_jax("gpu.hopper_mixed_type_matmul_mgpu").mixed_matmul_kernel(
+            x, y, out_dtype=jnp.dtype(BF16), config=tiles(of_jax("gpu.hopper_mixed_type_matmul_mgpu"))
+        ),
+        (spec((1024, 1024), I8), spec((1024, 1024), BF16)),
+        {"tile_n": (64, 128)},
+    ),
+    "jax.gpu.blackwell_matmul": (
+        "cuda:b200",
+        lambda x, y: of_jax("gpu.blackwell_matmul_mgpu").matmul_kernel(
+            x,
+            y,
+            of_jax("gpu.blackwell_matmul_mgpu").TuningConfig(
+                tile_m=128, tile_n=128, tile_k=64, max_concurrent_steps=4, collective=False
+            ),
+        ),
+        (spec((1024, 1024), F16),) * 2,
+        {"max_concurrent_steps": (2, 4)},
+    ),
+    "jax.gpu.ragged_dot": (
+        "cuda:h100_sxm",
+        lambda x, y, g: of_jax("gpu.ragged_dot_mgpu").ragged_dot(x, y, group_sizes=g, **RAGGED),
+        GROUPED,
+        {"block_n": (64, 128)},
+    ),
+    "jax.gpu.transposed_ragged_dot": (
+        "cuda:h100_sxm",
+        lambda x, y, g: of_jax("gpu.transposed_ragged_dot_mgpu").transposed_ragged_dot(x, y, group_sizes=g, **RAGGED),
+        (spec((1024, 512), F16), spec((1024, 512), F16), spec((8,), I32)),
+        {"block_n": (64, 128)},
+    ),
+}
+
+
+def lowered(function, arrays, target):
+    return jax.jit(function).trace(*arrays).lower(lowering_platforms=(target.partition(":")[0],))
+
+
+def records(folder):
+    return [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("invocations/*/*.json")]
+
+
+def tpu_inference():
+    """Makes the kernels of tpu-inference importable, of a folder that a variable names or as they are installed; returns
+    whether there are any. The package itself imports vLLM, and its kernels do not, so it is replaced by an empty one."""
+    if "tpu_inference" in sys.modules:
+        return True
+    named = os.environ.get("AUTOTUNE_LOWERED_TEST_TPU_INFERENCE")
+    folders = [named] if named else sys.path
+    found = [pathlib.Path(folder) / "tpu_inference" for folder in folders if folder]
+    root = next((path for path in found if (path / "kernels").is_dir()), None)
+    if root is None:
+        return False
+
+    class Logger:
+        def __getattr__(self, name):
+            return lambda *args, **kwargs: None
+
+    def module(name, **members):
+        sys.modules[name] = types.ModuleType(name)
+        vars(sys.modules[name]).update(members)
+        return sys.modules[name]
+
+    logger = module("tpu_inference.logger", init_logger=lambda name: Logger())
+    envs = module("tpu_inference.envs", __getattr__=lambda name: None)
+    # of its helpers, which import torch, kernels use one
+    utils = module("tpu_inference.utils", align_to=lambda value, to: -(-value // to) * to)
+    module("tpu_inference", __path__=[str(root)], logger=logger, envs=envs, utils=utils)
+    if importlib.util.find_spec("sympy") is None:
+        module("sympy", divisors=lambda n: [k for k in range(1, n + 1) if n % k == 0])
+    return True
+
+
+def of_tpu_inference(module):
+    return importlib.import_module(f"tpu_inference.kernels.{module}")
+
+
+def rpa_arrays(sequences=16, pages_each=32, page_size=64):
+    cache = of_tpu_inference("ragged_paged_attention.v3.kernel").get_kv_cache_shape(256, page_size, 2, 128, BF16)
+    return (
+        spec((256, 8, 128), BF16),
+        *(spec((256, 2, 128), BF16),) * 2,
+        spec(cache, BF16),
+        spec((sequences,), I32),
+        spec((sequences * pages_each,), I32),
+        spec((sequences + 1,), I32),
+        spec((3,), I32),
+    )
+
+
+def mla_arrays():
+    cache = of_tpu_inference("mla.v2.kernel").get_kv_cache_shape(256, 64, 512 + 128, BF16)
+    return (
+        spec((16, 128, 512), BF16),
+        spec((128, 16, 64), BF16),
+        spec((128, 512), BF16),
+        spec((128, 64), BF16),
+        spec(cache, BF16),
+        spec((16,), I32),
+        spec((512,), I32),
+        spec((17,), I32),
+        spec((3,), I32),
+    )
+
+
+TPU_INFERENCE_CALLS = {
+    "tpu_inference.rpa_v3": (
+        lambda *a: of_tpu_inference("ragged_paged_attention.v3.kernel").ragged_paged_attention(*a),
+        rpa_arrays,
+    ),
+    "tpu_inference.mla_v2": (
+        lambda *a: of_tpu_inference("mla.v2.kernel").mla_ragged_paged_attention(
+            *a, num_kv_pages_per_block=2, num_queries_per_block=4
+        ),
+        mla_arrays,
+    ),
+    "tpu_inference.quantized_matmul": (
+        lambda *a: of_tpu_inference("quantized_matmul.kernel").quantized_matmul_kernel(*a, x_q_dtype=I8),
+        lambda: (spec((256, 1024), BF16), spec((1024, 1024), I8), spec((1024,), F32)),
+    ),
+    "tpu_inference.gmm": (
+        lambda *a: of_tpu_inference("megablox.gmm").gmm(*a),
+        lambda: (spec((1024, 512), BF16), spec((8, 512, 512), BF16), spec((8,), I32)),
+    ),
+    "tpu_inference.flash_attention": (
+        lambda *a: of_tpu_inference("flash_attention.kernel").flash_attention(*a),
+        lambda: (spec((1, 4, 1024, 128), BF16),) * 3,
+    ),
+}

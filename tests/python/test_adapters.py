@@ -1,0 +1,297 @@
+"""Kernels of other projects, made tunable by adapters and left as they were."""
+
+import importlib
+import json
+import sys
+import threading
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from adapter_support import BF16, F16, JAX_CALLS, lowered, of_jax, records, spec
+
+import autotune_lowered
+from autotune_lowered.adapters import batches, sets
+from autotune_lowered.adapters.operation import Operation
+from autotune_lowered.adapters.places import Named
+
+MODULE = '''
+"""A kernel of somebody else's."""
+
+import dataclasses
+
+import jax
+from jax.experimental import pallas as pl
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    rows: int
+    style: str = "plain"
+
+
+def scaled(x, factor, *, sizes=None, block=8):
+    rows = block if sizes is None else sizes.rows
+    if x.shape[0] % rows:
+        raise ValueError(f"{rows=} do not divide {x.shape[0]}")
+
+    def kernel(x_ref, o_ref):
+        o_ref[...] = x_ref[...] * factor
+
+    whole = pl.BlockSpec((rows, x.shape[1]), lambda i: (i, 0))
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    grid = (x.shape[0] // rows,)
+    return pl.pallas_call(kernel, out_shape=shape, grid=grid, in_specs=[whole], out_specs=whole, interpret=True)(x)
+'''
+X = spec((256, 64), jnp.float32)
+
+
+@pytest.fixture
+def theirs(tmp_path, monkeypatch):
+    (tmp_path / "their_kernels.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("their_kernels")
+    del sys.modules["their_kernels"]
+
+
+def adapted(**more):
+    given = {"parameters": ["block"], "space": {"block": (8, 32, 100)}} | more
+    return autotune_lowered.adapt("their_kernels:scaled", **given)
+
+
+@pytest.mark.parametrize("name", JAX_CALLS)
+def test_kernels_of_jax_are_lowered_for_their_devices(name, tmp_path, monkeypatch):
+    target, function, arrays, differing = JAX_CALLS[name]
+    (parameter, values), op_id = next(iter(differing.items())), f"{name}@v1"
+    operation = next(one for one in sets.operations("jax-pallas") if one.op == name)
+    try:
+        module = importlib.import_module(operation.module)
+    except ImportError as error:
+        pytest.skip(f"this JAX has no {operation.module}: {error}")
+    if getattr(module, "cuda_versions", 0) is None:
+        # some kernels ask for CUDA's version even where they are lowered for a device that is absent
+        version = types.SimpleNamespace(cuda_runtime_get_version=lambda: 13000)
+        monkeypatch.setattr(module, "cuda_versions", version)
+    # the baseline, with another value at one place
+    with autotune_lowered.recording(
+        tmp_path / "first", target=target, directions=("forward",), adapters="jax-pallas", candidates={op_id: []}
+    ) as first:
+        lowered(function, arrays, target)
+    (report,) = first.report()
+    assert report["op_id"] == op_id and not report.get("not_recorded"), report
+    (record,) = records(tmp_path / "first")
+    configs = [record["invocation"]["baseline"] | {parameter: value} for value in values]
+    with autotune_lowered.recording(
+        tmp_path / "both", target=target, directions=("forward",), adapters="jax-pallas", candidates={op_id: configs}
+    ) as both:
+        module = lowered(function, arrays, target)
+    (report,) = both.report()
+    # the baseline may be a third one
+    assert report["programs"] in (2, 3) and report["exercised"] == [parameter] and not report["not_lowered"], report
+    assert not report["values_unknown"], report
+    assert f"#{name}.v1:{report['call_key']}" in module.as_text(debug_info=True)
+    # nothing is left behind
+    held = vars(importlib.import_module(operation.module))[operation.name]
+    assert type(held).__module__ != "autotune_lowered.adapters.hook"
+
+
+def test_both_directions_of_a_kernel_carry_the_label(tmp_path, run):
+    arrays = (spec((1, 2, 512, 128), BF16),) * 3
+
+    def step(q, k, v):
+        return jax.grad(lambda *a: of_jax("tpu.flash_attention").flash_attention(*a).astype(jnp.float32).sum())(q, k, v)
+
+    with autotune_lowered.recording(
+        tmp_path / "registry",
+        target="tpu:v6e",
+        adapters=["jax-pallas"],
+        candidates={"jax.tpu.flash_attention@v1": []},
+    ) as recorded:
+        module = lowered(step, arrays, "tpu:v6e")
+    assert {one["direction"] for one in recorded.report()} == {"forward", "forward-vjp"}
+    autotune_lowered.dump(module, str(tmp_path / "module.mlir"))
+    found = json.loads(run("scan", tmp_path / "module.mlir", "--format", "json"))
+    assert "jax.tpu.flash_attention" in json.dumps(found)
+    kernels = [line for line in module.as_text().splitlines() if "@tpu_custom_call" in line]
+    assert len(kernels) == 3, "forward, dkv and dq"
+    if jax.__version_info__ >= (0, 10, 1):
+        assert all("jax.tpu.flash_attention.v1:" in line for line in kernels)
+
+
+def test_a_backward_rule_that_calls_the_function_by_its_name_records_nothing(tmp_path):
+    arrays = (spec((2, 256, 2, 64), F16),) * 3
+    mha = of_jax("gpu.attention")
+
+    def step(*values):
+        def loss(*a):
+            return mha.mha(*a, segment_ids=None).astype(jnp.float32).sum()
+
+        return jax.grad(loss, argnums=(0, 1, 2))(*values)
+
+    with autotune_lowered.recording(
+        tmp_path, target="cuda:h100_sxm", adapters="jax-pallas", candidates={"jax.gpu.mha@v1": []}
+    ) as recorded:
+        lowered(step, arrays, "cuda:h100_sxm")
+    assert {(one["op_id"], one["direction"]) for one in recorded.report()} == {
+        ("jax.gpu.mha@v1", "forward"),
+        ("jax.gpu.mha@v1", "forward-vjp"),
+    }
+    assert len({one["call_key"] for one in recorded.report()}) == 1
+
+
+def test_functions_are_put_back_also_after_an_error(theirs, tmp_path):
+    original = theirs.scaled
+    operation = Operation("their.scaled", "their_kernels:scaled", Named(("block",)), {"block": (8, 32)})
+    with pytest.raises(ZeroDivisionError):
+        with autotune_lowered.recording(tmp_path / "a", adapters=[operation]):
+            with autotune_lowered.recording(tmp_path / "b", adapters=[operation]):
+                assert theirs.scaled is not original
+            assert theirs.scaled is not original, "the outer one still needs it"
+            raise ZeroDivisionError
+    assert theirs.scaled is original
+
+
+def test_names_that_others_imported_are_replaced_and_put_back(theirs, tmp_path):
+    namespace = sys.modules[__name__]
+    namespace.borrowed = theirs.scaled
+    try:
+        with adapted():
+            assert namespace.borrowed is theirs.scaled and type(theirs.scaled).__name__ == "Hook"
+            assert theirs.scaled.__name__ == "scaled"
+        assert type(namespace.borrowed).__name__ == "function"
+    finally:
+        del namespace.borrowed
+
+
+def test_a_refused_config_costs_itself_alone(theirs, tmp_path):
+    with adapted(), autotune_lowered.recording(tmp_path, platforms=("cpu",), directions=("forward",)) as recorded:
+        jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(X)
+    (report,) = recorded.report()
+    assert report["programs"] == 2 and report["not_lowered"] == {"ValueError: rows=100 do not divide 256": 1}
+
+
+def test_a_projects_own_rule_refuses_before_anything_is_lowered(theirs, tmp_path):
+    lowered_with = []
+
+    def refuse(call, config):
+        assert call["x"].shape == (256, 64) and call["factor"] == 2.0
+        lowered_with.append(config["block"])
+        return "no more than 32" if config["block"] > 32 else None
+
+    with adapted(refuse=refuse), autotune_lowered.recording(tmp_path, platforms=("cpu",)) as recorded:
+        jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(X)
+    assert recorded.report()[0]["not_lowered"] == {"no more than 32": 1} and 100 in lowered_with
+
+
+def test_fields_of_an_object_are_tuned_and_the_others_stay(theirs, tmp_path):
+    with (
+        adapted(parameters={"sizes": ("rows",)}, space={"rows": (16, 64)}),
+        autotune_lowered.recording(tmp_path, platforms=("cpu",), directions=("forward",)) as recorded,
+    ):
+        jax.jit(lambda x: theirs.scaled(x, 2.0, sizes=theirs.Sizes(8, "bold"))).lower(X)
+        jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(X)
+    reports = recorded.report()
+    assert [one.get("programs") for one in reports] == [3, None]
+    assert "what the project would choose is not known" in reports[1]["not_recorded"]
+
+
+def test_tuned_and_obeyed_by_the_unmodified_caller(theirs, tmp_path, run):
+    with (
+        adapted(space={"block": (8, 256)}),
+        autotune_lowered.recording(tmp_path / "registry", platforms=("cpu",), directions=("forward",)),
+    ):
+        module = jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(X)
+    autotune_lowered.dump(module, str(tmp_path / "module.mlir"))
+    words = ["--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--format", "json"]
+    tuned = json.loads(run(tmp_path / "module.mlir", *words, "--timer", f"jax:{sys.executable}"))
+    (operation,) = tuned["operations"]
+    assert operation["op_id"] == "their_kernels.scaled@v1"
+    assert {one["config"]["block"] for one in operation["candidates"]} == {8, 256}
+    # a known winner, by hand: what was measured depends on the machine
+    key = operation["call_key"]
+
+    def grid(x):
+        return str(jax.make_jaxpr(lambda x: theirs.scaled(x, 2.0))(x))
+
+    x = np.ones((256, 64), np.float32)
+    with adapted(), autotune_lowered.overlay({("their_kernels.scaled@v1", key): {"block": 256}}):
+        assert "grid=(1,)" in grid(x)
+    assert "grid=(32,)" in grid(x)
+    with adapted(), autotune_lowered.overlay({("their_kernels.scaled@v1", key): {"rows": 256}}):
+        assert "grid=(32,)" in grid(x), "a config of another version is not used"
+
+
+def test_threads_keep_their_own_calls(theirs, tmp_path):
+    found = {}
+
+    def work(rows):
+        found[rows] = jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(spec((rows, 64), jnp.float32)).as_text()
+
+    with adapted(), autotune_lowered.recording(tmp_path, platforms=("cpu",), directions=("forward",)) as recorded:
+        threads = [threading.Thread(target=work, args=(rows,)) for rows in (64, 128, 256, 512)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+    assert len(found) == 4 and len({one["call_key"] for one in recorded.report()}) == 4
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters", "words"),
+    [
+        ("their_kernels:scaled", ["blocks"], "`their_kernels:scaled` has no argument `blocks`"),
+        ("their_kernels:gone", ["block"], "`their_kernels:gone` is not there"),
+    ],
+)
+def test_another_version_of_a_project_is_named_and_left_alone(theirs, tmp_path, caplog, function, parameters, words):
+    original = theirs.scaled
+    with autotune_lowered.adapt(function, parameters=parameters):
+        assert theirs.scaled is original
+    assert words in caplog.text and "their_kernels" in caplog.text
+    operation = Operation("their.scaled", function, Named(tuple(parameters)), {})
+    with autotune_lowered.recording(tmp_path, adapters=[operation]) as recorded:
+        pass
+    assert words in recorded.report()[0]["not_recorded"]
+
+
+def test_what_names_nothing_is_an_error_in_one_line(tmp_path):
+    for make, words in (
+        (lambda: autotune_lowered.recording(tmp_path, adapters="jax\x1b"), "there are no adapters called `jax"),
+        (lambda: autotune_lowered.adapt("no_function", parameters=["a"]), "names no function"),
+        (lambda: autotune_lowered.adapt("a.b:c"), "name the `parameters`"),
+        (lambda: autotune_lowered.adapt("a.b:c", parameters=["x"], space={"y": (1,)}), "has no parameter `y`"),
+        (lambda: autotune_lowered.adapt("a.b:c", parameters=["x"], op="a b"), "is no name of an operation"),
+        (lambda: autotune_lowered.adapt("a.b:c", parameters=["x"], space={"x": range(5000)}), "more than 4096"),
+        (lambda: autotune_lowered.adapt("a.b:c", parameters=["x"], fills={"y": {"kind": "?"}}), "there is no kind"),
+    ):
+        with pytest.raises(ValueError, match=words) as caught:
+            make()
+        assert "\n" not in str(caught.value)
+
+
+def test_sets_of_other_packages_are_found(theirs, monkeypatch, tmp_path):
+    operation = Operation("their.scaled", "their_kernels:scaled", Named(("block",)), {"block": (8, 32)})
+
+    class Entry:
+        name = "theirs"
+
+        def load(self):
+            return lambda: [operation]
+
+    monkeypatch.setattr(sets.importlib.metadata, "entry_points", lambda group: [Entry()])
+    with autotune_lowered.recording(tmp_path, platforms=("cpu",), directions=("forward",), adapters="theirs") as found:
+        jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(X)
+    assert [one["op_id"] for one in found.report()] == ["their.scaled@v1"]
+
+
+def test_batches_are_valid():
+    for total, groups in ((1024, 8), (7, 3), (5, 8)):
+        for sizes in (batches.even_groups(total, groups), batches.zipf_groups(total, groups)):
+            assert sizes.sum() == total and (sizes >= 0).all() and sizes.dtype == np.int32
+    assert set(batches.lengths(8, 512)) <= set(range(128, 513))
+    pages = batches.pages(300, 256)
+    assert len(pages) == 300 and set(pages) == set(range(256))
+    for sequences, tokens, decoded in ((16, 256, 8), (16, 16, 8), (4, 3, 2), (1, 1, 1)):
+        starts = batches.starts_of_queries(sequences, tokens, decoded)
+        assert starts[0] == 0 and starts[-1] <= tokens and len(starts) == sequences + 1 and (np.diff(starts) >= 0).all()
+        assert (np.diff(starts)[: min(decoded, tokens)] == 1).all()

@@ -1,0 +1,127 @@
+"""Kernels of other projects, compiled by the vendors' own compilers for devices that are not here.
+
+Their plugins are those that are installed in this environment: `libtpu`, and JAX's CUDA plugin. tpu-inference is
+installed, or in the folder that `AUTOTUNE_LOWERED_TEST_TPU_INFERENCE` names. `.ci/full adapters` brings all three.
+"""
+
+import json
+import pathlib
+import sysconfig
+
+import pytest
+from adapter_support import (
+    JAX_CALLS,
+    TPU_INFERENCE_CALLS,
+    lowered,
+    of_tpu_inference,
+    records,
+    rpa_arrays,
+    tpu_inference,
+)
+
+import autotune_lowered
+
+SITE = pathlib.Path(sysconfig.get_path("purelib"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def theirs():
+    if not tpu_inference():
+        pytest.skip("no tpu-inference is installed, and AUTOTUNE_LOWERED_TEST_TPU_INFERENCE names none")
+
+
+def recorded(folder, target, function, arrays, adapters, candidates=None):
+    with autotune_lowered.recording(
+        folder / "registry", target=target, directions=("forward",), adapters=adapters, candidates=candidates
+    ) as recorder:
+        module = lowered(function, arrays, target)
+    autotune_lowered.dump(module, str(folder / "module.mlir"))
+    return recorder.report()
+
+
+@pytest.mark.parametrize("name", TPU_INFERENCE_CALLS)
+def test_kernels_of_tpu_inference_are_lowered(name, tmp_path):
+    function, arrays = TPU_INFERENCE_CALLS[name]
+    (report,) = recorded(tmp_path, "tpu:v6e", function, arrays(), "tpu-inference")
+    assert report["op_id"] == f"{name}@v1" and report["programs"] >= 6, report
+    assert not report["values_unknown"] and len(report["exercised"]) >= 2, report
+
+
+def test_its_own_check_refuses_blocks_before_they_are_lowered(tmp_path):
+    function, _ = TPU_INFERENCE_CALLS["tpu_inference.rpa_v3"]
+    baseline = {"d_bq": 1, "d_bkv": 2048, "d_bq_c": 1, "d_bkv_c": 512}
+    mixed = {"m_bq": 128, "m_bkv": 1024, "m_bq_c": 128, "m_bkv_c": 512}
+    odd = [baseline | mixed | {"d_bkv_c": 96}]
+    (report,) = recorded(
+        tmp_path, "tpu:v6e", function, rpa_arrays(), "tpu-inference", candidates={"tpu_inference.rpa_v3@v1": odd}
+    )
+    ((reason, count),) = report["not_lowered"].items()
+    assert count == 1 and reason.startswith("ValueError: decode bkv_csz=96 and bkv_sz=2048 must satisfy"), report
+
+
+def test_a_batch_is_valid_by_the_projects_own_check(tmp_path):
+    import numpy as np
+
+    function, arrays = TPU_INFERENCE_CALLS["tpu_inference.rpa_v3"]
+    recorded(tmp_path, "tpu:v6e", function, arrays(), "tpu-inference", candidates={"tpu_inference.rpa_v3@v1": []})
+    (record,) = records(tmp_path / "registry")
+    values = {
+        one["name"]: np.frombuffer((tmp_path / "registry" / one["fill"]["path"]).read_bytes(), np.int32)
+        for one in record["invocation"]["arguments"]
+        if one["fill"]["kind"] == "file"
+    }
+    assert values.keys() == {"kv_lens", "page_indices", "cu_q_lens", "distribution"}
+    real = [np.zeros(one.shape, one.dtype) for one in arrays()[:4]]
+    order = ("kv_lens", "page_indices", "cu_q_lens", "distribution")
+    kernel = of_tpu_inference("ragged_paged_attention.v3.kernel")
+    kernel.dynamic_validate_inputs(*real, *(values[name] for name in order))
+
+
+def compiled(folder, target, plugin, run):
+    words = ["compile", folder / "module.mlir", "--registry", folder / "registry", "--target", target]
+    words += ["--plugin", plugin, "-o", folder / "store", "--format", "json"]
+    try:
+        document = json.loads(run(*words))
+    except AssertionError:
+        # some programs were not decided
+        document = json.loads(run(*words, expected=1))
+    (call,) = document["targets"][0]["calls"]
+    return call["candidates"]
+
+
+def check(outcomes):
+    """Every candidate is compiled, refused in the compiler's words, or says how the compiler ended."""
+    for one in outcomes:
+        print(one["status"], one["config"], one.get("failure") or one.get("reason") or "")
+        if one["status"] not in ("compiled", "same-program"):
+            assert one.get("failure") or one.get("reason"), one
+    assert any(one["status"] == "compiled" for one in outcomes)
+
+
+def libtpu():
+    found = SITE / "libtpu" / "libtpu.so"
+    return found if found.is_file() else None
+
+
+@pytest.mark.parametrize("name", [*TPU_INFERENCE_CALLS, *(name for name in JAX_CALLS if ".tpu." in name)])
+def test_libtpu_decides_every_candidate(name, tmp_path, run):
+    plugin = libtpu()
+    if plugin is None:
+        pytest.skip("no libtpu is installed")
+    if name in JAX_CALLS:
+        _, function, arrays, _ = JAX_CALLS[name]
+        recorded(tmp_path, "tpu:v6e", function, arrays, "jax-pallas")
+    else:
+        function, make = TPU_INFERENCE_CALLS[name]
+        recorded(tmp_path, "tpu:v6e", function, make(), "tpu-inference")
+    check(compiled(tmp_path, "tpu:v6e", plugin, run))
+
+
+@pytest.mark.parametrize("name", [name for name in JAX_CALLS if ".gpu." in name])
+def test_cudas_compiler_decides_every_candidate(name, tmp_path, run):
+    plugin = next(SITE.glob("jax_plugins/xla_cuda*/xla_cuda_plugin.so"), None)
+    if plugin is None:
+        pytest.skip("no CUDA plugin is installed")
+    target, function, arrays, _ = JAX_CALLS[name]
+    recorded(tmp_path, target, function, arrays, "jax-pallas")
+    check(compiled(tmp_path, target, plugin, run))
