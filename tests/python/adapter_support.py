@@ -202,10 +202,9 @@ def tpu_inference():
         return sys.modules[name]
 
     logger = module("tpu_inference.logger", init_logger=lambda name: Logger())
-    envs = module("tpu_inference.envs", __getattr__=lambda name: None)
     # of its helpers, which import torch, kernels use one
     utils = module("tpu_inference.utils", align_to=lambda value, to: -(-value // to) * to)
-    module("tpu_inference", __path__=[str(root)], logger=logger, envs=envs, utils=utils)
+    module("tpu_inference", __path__=[str(root)], logger=logger, utils=utils)
     if importlib.util.find_spec("sympy") is None:
         module("sympy", divisors=lambda n: [k for k in range(1, n + 1) if n % k == 0])
     return True
