@@ -26,6 +26,16 @@ def tiles(kernel, **more):
     return kernel.TuningConfig(tile_m=64, tile_n=128, tile_k=64, max_concurrent_steps=2, **more)
 
 
+def splash(kind, heads, **options):
+    """A kernel as MaxText makes it, inside of what is traced."""
+    kernels, masks = (of_jax(f"tpu.splash_attention.splash_attention_{name}") for name in ("kernel", "mask"))
+    sizes = dict(block_q=512, block_kv=512, block_kv_compute=256)
+    backward = dict(block_q_dkv=512, block_kv_dkv=512, block_kv_dkv_compute=512, block_q_dq=512, block_kv_dq=512)
+    mask = masks.MultiHeadMask([masks.CausalMask((1024, 1024))] * heads)
+    options = {"head_shards": 1, "q_seq_shards": 1} | options
+    return getattr(kernels, f"make_splash_{kind}")(mask, block_sizes=kernels.BlockSizes(**sizes, **backward), **options)
+
+
 GROUPED = (spec((1024, 512), F16), spec((8, 512, 512), F16), spec((8,), I32))
 RAGGED = dict(block_m=64, block_n=64, block_k=64, max_concurrent_steps=2, grid_block_n=2)
 NORM = (spec((2, 8, 1024), F32), spec((1024,), F32), spec((1024,), F32))
@@ -37,6 +47,18 @@ JAX_CALLS = {
         lambda *a: of_jax("tpu.flash_attention").flash_attention(*a, causal=True),
         (spec((1, 4, 1024, 128), BF16),) * 3,
         {"block_q": (128, 512)},
+    ),
+    "jax.tpu.splash_mha": (
+        "tpu:v6e",
+        lambda *a: jax.vmap(splash("mha", heads=4))(*a),
+        (spec((2, 4, 1024, 128), BF16),) * 3,
+        {"block_q": (128, 256)},
+    ),
+    "jax.tpu.splash_mqa": (
+        "tpu:v6e",
+        lambda *a: splash("mqa", heads=4)(*a),
+        (spec((4, 1024, 128), BF16), *(spec((1024, 128), BF16),) * 2),
+        {"block_kv": (256, 512)},
     ),
     "jax.tpu.gmm": (
         "tpu:v6e",

@@ -1,5 +1,6 @@
 """Kernels of other projects, made tunable by adapters and left as they were."""
 
+import functools
 import importlib
 import json
 import sys
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from adapter_support import BF16, F16, JAX_CALLS, lowered, of_jax, records, spec
+from adapter_support import BF16, F16, JAX_CALLS, lowered, of_jax, records, spec, splash
 
 import autotune_lowered
 from autotune_lowered.adapters import batches, sets
@@ -94,7 +95,7 @@ def test_kernels_of_jax_are_lowered_for_their_devices(name, tmp_path, monkeypatc
     assert f"#{name}.v1:{report['call_key']}" in module.as_text(debug_info=True)
     # nothing is left behind
     held = vars(importlib.import_module(operation.module))[operation.name]
-    assert type(held).__module__ != "autotune_lowered.adapters.hook"
+    assert not type(held).__module__.startswith("autotune_lowered")
 
 
 def test_both_directions_of_a_kernel_carry_the_label(tmp_path, run):
@@ -139,6 +140,57 @@ def test_a_backward_rule_that_calls_the_function_by_its_name_records_nothing(tmp
         ("jax.gpu.mha@v1", "forward-vjp"),
     }
     assert len({one["call_key"] for one in recorded.report()}) == 1
+
+
+def test_splash_attention_is_recorded_where_its_kernel_is_an_argument_of_a_shard_map(tmp_path):
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("heads", "rows"))
+
+    def step(q, k, v, **options):
+        kernel = splash("mha", heads=4, **options)
+        specs = kernel.manual_sharding_spec(NamedSharding(mesh, PartitionSpec("heads", "rows")))
+        parts = PartitionSpec("heads", None, None)
+
+        def inner(kernel, q, k, v):
+            return kernel(q, k, v)
+
+        mapped = jax.shard_map(inner, mesh=mesh, in_specs=(specs, *(parts,) * 3), out_specs=parts, check_vma=False)
+        return mapped(kernel, q, k, v)
+
+    arrays = (spec((4, 1024, 128), BF16),) * 3
+    with autotune_lowered.recording(
+        tmp_path, target="tpu:v6e", adapters="jax-pallas", candidates={"jax.tpu.splash_mha@v1": []}
+    ) as recorded:
+        module = lowered(step, arrays, "tpu:v6e")
+        lowered(functools.partial(step, head_shards=2), arrays, "tpu:v6e")
+    *reports, split = recorded.report()
+    assert [one["programs"] for one in reports] == [1, 1], reports
+    assert "split over devices" in split["not_recorded"]
+    assert f"jax.tpu.splash_mha.v1:{reports[0]['call_key']}" in module.as_text(debug_info=True)
+
+
+def test_masks_have_the_same_name_in_every_process():
+    from autotune_lowered.adapters.splash import Made, identity_of
+
+    masks = of_jax("tpu.splash_attention.splash_attention_mask")
+    shape = (256, 256)
+    different = [
+        masks.MultiHeadMask([masks.CausalMask(shape)] * 2),
+        masks.MultiHeadMask([masks.CausalMask(shape, offset=1)] * 2),
+        masks.MultiHeadMask([masks.LocalMask(shape, (64, 0), 0)] * 2),
+        masks.MultiHeadMask([masks.LocalMask(shape, (32, 0), 0)] * 2),
+        masks.MultiHeadMask([masks.CausalMask(shape) & masks.LocalMask(shape, (64, 0), 0)] * 2),
+        masks.MultiHeadMask([masks.CausalMask(shape), masks.FullMask(shape)]),
+        np.ones((2, *shape), bool),
+        np.tril(np.ones((2, *shape), bool)),
+    ]
+    names = [json.dumps(identity_of(Made(print, object, mask, {"head_shards": 1}))) for mask in different]
+    assert len(set(names)) == len(different) and not any(" at 0x" in name for name in names)
+    again = masks.MultiHeadMask([masks.CausalMask(shape)] * 2)
+    assert json.dumps(identity_of(Made(print, object, again, {"head_shards": 1}))) == names[0]
+    with pytest.raises(TypeError, match="nothing identifies it"):
+        identity_of(Made(print, object, jnp.ones((2, *shape)), {}))
 
 
 def test_functions_are_put_back_also_after_an_error(theirs, tmp_path):

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from .._label import labelled
 from ..libraries.import_hook import after_import
@@ -37,16 +37,20 @@ class Hook:
     def __init__(self, operation: Operation, original: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original, updated=())
         self._adapted = Adapted(operation, original)
-        self._original = original
+        self.operation, self.original = operation, original
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._original, name)
+        return getattr(self.original, name)
+
+    def misfit(self) -> str | None:
+        """The first argument that the adapter expects and the function does not have."""
+        return self._adapted.misfit()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # a rule of differentiation may call the function by its name again, long after the call
         caller = sys._getframe(1).f_globals.get("__name__")
-        if caller == self._adapted.operation.module or getattr(_INSIDE, "is_set", False):
-            return self._original(*args, **kwargs)
+        if caller == self.operation.module or getattr(_INSIDE, "is_set", False):
+            return self.original(*args, **kwargs)
         _INSIDE.is_set = True
         try:
             return self._tuned(args, kwargs)
@@ -59,7 +63,7 @@ class Hook:
             bound = adapted.signature.bind(*args, **kwargs)
         except TypeError:
             # its own error is the one to read
-            return self._original(*args, **kwargs)
+            return self.original(*args, **kwargs)
         given = dict(bound.arguments)
         bound.apply_defaults()
         try:
@@ -75,7 +79,7 @@ class Hook:
         # no `@`, at which HLO cuts names
         with labelled(f"ejkernel_ops#{adapted.op}.v{adapted.operation.version}:{key}", call.arrays.values()):
             if config is None:
-                return self._original(*bound.args, **bound.kwargs)
+                return self.original(*bound.args, **bound.kwargs)
             bound.arguments.update(call.fill(list(arrays.values())))
             return adapted_call.under(bound, config)
 
@@ -90,7 +94,7 @@ class Hook:
         rest = {name: value for name, value in bound.arguments.items() if name not in tuned}
         arguments = {name: jax.tree_util.tree_map(spec, value) for name, value in rest.items()} | tuned
         try:
-            baseline = self._adapted.operation.baseline_of(arguments)
+            baseline = self.operation.baseline_of(arguments)
         except Exception as error:  # what the project raises for such a call is its own affair
             raise ValueError(one_line(error)) from None
         return AdaptedCall(self._adapted, arguments, baseline)
@@ -101,7 +105,7 @@ class Hook:
             recorder.skipped(self._adapted.op_id, "", reason)
         else:
             self._adapted.warn_once("", f"{self._adapted.op}: {reason}")
-        return self._original(*args, **kwargs)
+        return self.original(*args, **kwargs)
 
     def _config_for(self, call: AdaptedCall, key: str) -> dict[str, Any] | None:
         """The config in force for a call; `None` if there is none, or if it is for another version of the function."""
@@ -131,6 +135,15 @@ class Hook:
         return dict(recorder.listen(adapted.op_id, key, call.arrays))
 
 
+class Stand(Protocol):
+    """What stands in place of a function."""
+
+    original: Callable[..., Any]
+
+    def misfit(self) -> str | None:
+        """The first argument that the adapter expects and the function does not have."""
+
+
 class Replacement:
     """One function's replacement, shared by all who need it."""
 
@@ -138,7 +151,7 @@ class Replacement:
         self.operation = operation
         self._lock = threading.Lock()
         self._holders: list[object] = []
-        self._hook: Hook | None = None
+        self._hook: Stand | None = None
 
     @property
     def is_held(self) -> bool:
@@ -162,15 +175,15 @@ class Replacement:
                 if hook is None:
                     return
                 self._hook = hook
-                _swap(hook._original, hook)
+                _swap(hook.original, hook)
             self._holders.append(holder)
 
-    def _made(self, module: ModuleType) -> Hook | None:
+    def _made(self, module: ModuleType) -> Stand | None:
         operation = self.operation
         original = getattr(module, operation.name, None)
         if callable(original):
-            hook = Hook(operation, original)
-            wanted = hook._adapted.misfit()
+            hook: Stand = (operation.stand_in or Hook)(operation, original)
+            wanted = hook.misfit()
             what = f"has no argument `{wanted}`"
         else:
             wanted, what = operation.name, "is not there"
@@ -193,7 +206,7 @@ class Replacement:
                 return
             self._holders.remove(holder)
             if not self._holders and self._hook is not None:
-                _swap(self._hook, self._hook._original)
+                _swap(self._hook, self._hook.original)
                 self._hook = None
 
 

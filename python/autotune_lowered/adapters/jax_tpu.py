@@ -9,6 +9,7 @@ from typing import Any
 from . import batches
 from .operation import Operation
 from .places import Arguments, Config, Fields, Named, Parts, Several
+from .splash import MakerHook, identity_of
 
 _OPS = "jax.experimental.pallas.ops.tpu"
 _TPU = ("tpu",)
@@ -100,7 +101,34 @@ def _ragged_baseline(call: Arguments) -> Config:
 
 _RAGGED = Named(("num_kv_pages_per_block", "num_queries_per_block"))
 
+_SPLASH = Fields(
+    "block_sizes",
+    (
+        "block_q",
+        "block_kv",
+        "block_kv_compute",
+        "block_q_dkv",
+        "block_kv_dkv",
+        "block_kv_dkv_compute",
+        "block_q_dq",
+        "block_kv_dq",
+    ),
+)
+
 OPERATIONS = [
+    *(
+        Operation(
+            op=f"jax.tpu.splash_{heads}",
+            function=f"{_OPS}.splash_attention.splash_attention_kernel:make_splash_{heads}{more}",
+            place=_SPLASH,
+            space={"block_q": _BLOCKS, "block_kv": (256, 512, 1024), "block_kv_compute": (256, 512)},
+            static_key={"made": identity_of},
+            stand_in=MakerHook,
+            platforms=_TPU,
+        )
+        for heads in ("mha", "mqa")
+        for more in ("", "_single_device")
+    ),
     Operation(
         op="jax.tpu.flash_attention",
         function=f"{_OPS}.flash_attention:flash_attention",

@@ -42,6 +42,8 @@ class Operation:
     """Valid values of the arrays that steer the kernel, by argument, for calls whose own are not known."""
     fills: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     """How values of other arrays are made, by argument: integers that are data, and no steering."""
+    stand_in: Callable[[Operation, Callable[..., Any]], Any] | None = None
+    """Makes what stands in place of the function, if it is not the kernel itself but makes it."""
     static_key: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
     """What identifies a static argument without a stable spelling."""
 
