@@ -29,6 +29,7 @@ _NAMES = {
     "compiler_options": "lookup.compiler_options",
     "device": "lookup.device",
     "dump": "variants",
+    "export_rows": "adapters.export",
     "fleet": "fleet",
     "jit": "lookup.jit",
     "overlay": "lookup.in_force",
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from . import profiling as profiling
     from ._recording import recording as recording
     from .adapters.adapt import adapt as adapt
+    from .adapters.export import export_rows as export_rows
     from .cache import Cache as Cache
     from .cache import CacheError as CacheError
     from .cache import Device as Device

@@ -12,6 +12,7 @@ from typing import Any
 from ..record.fills import wrong_fill
 from ..tunables.search_space import MAX_CONFIGS
 from .places import Arguments, Config, Place
+from .tables import SourceTable
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -42,6 +43,10 @@ class Operation:
     """Valid values of the arrays that steer the kernel, by argument, for calls whose own are not known."""
     fills: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     """How values of other arrays are made, by argument: integers that are data, and no steering."""
+    table: SourceTable | None = None
+    """The project's own table, for `export_rows`."""
+    settings: Callable[[Arguments, Config], dict[str, str]] | None = None
+    """The project's variables of the environment for a config."""
     stand_in: Callable[[Operation, Callable[..., Any]], Any] | None = None
     """Makes what stands in place of the function, if it is not the kernel itself but makes it."""
     static_key: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)

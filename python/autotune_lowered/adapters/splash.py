@@ -98,7 +98,7 @@ def _tunable_class(base: Any) -> Any:
     import jax
 
     @jax.tree_util.register_pytree_node_class
-    class TunableKernel(base):
+    class TunableKernel(base):  # type: ignore[misc]
         def __init__(self, kernel: Any, made: Made, hook: Hook) -> None:
             super().__init__(kernel.fwd_mask_info, kernel.dq_mask_info, kernel.dkv_mask_info, **kernel.kwargs)
             self._made, self._hook = made, hook

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from .._specs import spec_from_text
 from . import batches
 from .operation import Operation
 from .places import Arguments, Config, Fields, Named, Parts, Several
+from .tables import Row, SourceTable
 
 _KERNELS = "tpu_inference.kernels"
 _TPU = ("tpu",)
 _RPA = f"{_KERNELS}.ragged_paged_attention.v3.kernel"
 _FLASH = f"{_KERNELS}.flash_attention.kernel"
 _TABLE = f"{_KERNELS}.quantized_matmul.tuned_block_sizes"
+_GMM_TABLE = f"{_KERNELS}.megablox.tuned_block_sizes"
 
 # by the case that a block is for: decode and mixed batches
 _BLOCKS = ("bq", "bkv", "bq_c", "bkv_c")
@@ -110,13 +115,9 @@ _PRODUCT = Fields(
 
 def _gmm_baseline(call: Arguments) -> Config:
     """What the project's table says, or its heuristic."""
-    (m, k), (groups, _, n), scale = call["lhs"].shape, call["rhs"].shape, call["rhs_scale"]
-    choose = call["tiling"]
+    (m, k), n, choose = call["lhs"].shape, call["rhs"].shape[2], call["tiling"]
     if choose is None:
-        table = importlib.import_module(f"{_KERNELS}.megablox.tuned_block_sizes")
-        block = k // (1 if scale is None else scale.shape[1])
-        names = (call["lhs"].dtype.name, call["rhs"].dtype.name)
-        chosen = table.get_tuned_block_sizes(m, k, n, call["group_sizes"].shape[0], groups, *names, block)
+        chosen = importlib.import_module(_GMM_TABLE).get_tuned_block_sizes(*_gmm_key(call))
     else:
         chosen = choose(m, k, n)
     return dict(zip(_TILING.names, chosen, strict=True))
@@ -146,12 +147,52 @@ _SIZES = Fields(
     default=lambda: importlib.import_module(_FLASH).BlockSizes.get_default(1, 1, 128, 128, 128),
 )
 
+
+def _tpu_version(device: Mapping[str, Any]) -> int:
+    """The number in a TPU's name, as the project's table has it."""
+    found = re.match(r"TPU[^\d]*(\d+)", device["device_kind"])
+    if found is None:
+        raise ValueError(f"`{device['device_kind']}` is no TPU, and the table holds nothing else")
+    return int(found[1])
+
+
+def _rpa_settings(call: Arguments, config: Config) -> dict[str, str]:
+    return {
+        f"RPA_V3_{name}_BLOCK_SIZES": ",".join(str(config[block]) for block in _named(case))
+        for case, name in _CASES.items()
+    }
+
+
+def _dtype_of(static: Any, spec: Any) -> str:
+    """A type as a record describes it, or that of an array."""
+    return str((spec if static is None else spec_from_text(f"{static['dtype']}[]")).dtype.name)
+
+
+def _product_row(call: Arguments, config: Config, device: Mapping[str, Any]) -> Row:
+    (rows, inner), outer = call["x"].shape, call["w_q"].shape[0]
+    types = (_dtype_of(call["x_q_dtype"], call["x"]), call["w_q"].dtype.name)
+    return (_tpu_version(device), rows, outer, inner, *types), tuple(config[name] for name in _PRODUCT.names)
+
+
+def _product_answer(members: Mapping[str, Any], call: Arguments) -> tuple[Any, ...]:
+    (rows, inner), outer = call["x"].shape, call["w_q"].shape[0]
+    types = (_dtype_of(call["x_q_dtype"], call["x"]), call["w_q"].dtype.name)
+    return tuple(members["get_tuned_block_sizes"](rows, outer, inner, *types))
+
+
+def _gmm_key(call: Arguments) -> tuple[Any, ...]:
+    (m, k), (groups, _, n), scale = call["lhs"].shape, call["rhs"].shape, call["rhs_scale"]
+    names = (call["lhs"].dtype.name, call["rhs"].dtype.name)
+    return (m, k, n, call["group_sizes"].shape[0], groups, *names, k // (1 if scale is None else scale.shape[1]))
+
+
 OPERATIONS = [
     Operation(
         op="tpu_inference.rpa_v3",
         function=f"{_RPA}:ragged_paged_attention",
         place=Several([Parts(f"{case}_block_sizes", _named(case)) for case in _CASES]),
         space={"d_bkv": (512, 1024, 2048), "d_bkv_c": (256, 512), "m_bkv": (512, 1024)},
+        settings=_rpa_settings,
         baseline=_rpa_baseline,
         refuse=_rpa_refuse,
         steering=_rpa_batch,
@@ -176,6 +217,7 @@ OPERATIONS = [
         },
         baseline=_product_baseline,
         fills={"w_q": {"kind": "integer-range", "low": -127, "high": 127}},
+        table=SourceTable(_TABLE, "TUNED_BLOCK_SIZES_RAW", _product_row, _product_answer),
         platforms=_TPU,
     ),
     Operation(
@@ -184,6 +226,12 @@ OPERATIONS = [
         place=_TILING,
         space={"tm": (128, 256, 512), "tk": (256, 512, 1024), "tn": (256, 512, 1024)},
         baseline=_gmm_baseline,
+        table=SourceTable(
+            _GMM_TABLE,
+            "TUNED_BLOCK_SIZES",
+            lambda call, config, device: (_gmm_key(call), tuple(config[name] for name in _TILING.names)),
+            lambda members, call: tuple(members["get_tuned_block_sizes"](*_gmm_key(call))),
+        ),
         steering=lambda call: {
             "group_sizes": batches.even_groups(call["lhs"].shape[0], call["group_sizes"].shape[0]),
         },

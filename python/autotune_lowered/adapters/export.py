@@ -1,0 +1,197 @@
+"""`export_rows`: hands best configs back in the form that a project reads."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from .._printable import printable
+from .._specs import spec_from_text
+from ..lookup.cache import Cache
+from ..lookup.entry import Entry
+from ..record.describe import one_line
+from ..record.stand_in import answering
+from ..record.target import Target, names
+from .operation import Operation
+from .sets import named
+from .tables import SourceTable
+
+_MOST_RECORD_BYTES = 64 << 20
+
+
+@dataclasses.dataclass
+class Exported:
+    """What was written, and what was not."""
+
+    rows: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """For each entry: `op_id`, `call_key`, `device`, `config`, `ratio`, `interval`, and `row` or `settings`."""
+    files: list[pathlib.Path] = dataclasses.field(default_factory=list)
+    """The modules that have new rows."""
+    settings: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Variables of the environment."""
+    skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    """Entries that are not written, with the reason."""
+
+    def markdown(self) -> str:
+        """A table for a pull request: what was tuned, where, by how much, and how sure that is."""
+        lines = [
+            "| call | device | row | time of the baseline's | interval | compiler |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        for one in self.rows:
+            shown = one.get("row") or one.get("settings")
+            low, high = one["interval"]
+            call, interval = f"{one['op_id']}:{one['call_key']}", f"{low:.3f} to {high:.3f}"
+            cells = (call, one["device"], shown, f"{one['ratio']:.3f}", interval, one["compiler"])
+            lines.append("| " + " | ".join(printable(str(cell)).replace("|", "/") for cell in cells) + " |")
+        return "\n".join(lines) + "\n"
+
+
+def export_rows(
+    adapters: str | Operation | Iterable[str | Operation],
+    *,
+    registry: str | os.PathLike[str],
+    cache: Cache | str | os.PathLike[str] | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Exported:
+    """Write the best configs of adapted kernels as rows of their projects' own tables, and as their settings.
+
+    ```python
+    written = autotune_lowered.export_rows("tpu-inference", registry="registry", out="checkout")
+    print(written.markdown())
+    ```
+
+    A row replaces the one with the same key, or comes at the end of its table. Every written module is run, and its own
+    look-up has to give the new values, before it takes its place. Only what was measured on a quiet machine is written:
+    no entry from replayed samples, from a busy machine, or by hand.
+
+    Arguments:
+        adapters: Sets or operations, as for `recording`.
+        registry: The folder of recorded calls, which say what a key stands for.
+        cache: A cache, or its folder; by default the one in force.
+        out: A checkout of the project. Its modules are changed in place; one that is not there is written as it is
+            installed. Without it, tables are not written, and only settings and rows are returned.
+
+    Raises ValueError for an unknown set and for a table that is not as the adapter expects, OSError if a file cannot be
+    written, and what opening a cache raises.
+    """
+    known = {operation.op_id: operation for operation in named(adapters)}
+    opened = cache if isinstance(cache, Cache) else Cache.open(cache)
+    calls = _recorded(pathlib.Path(registry), known)
+    found = Exported()
+    tables: dict[tuple[str, str], tuple[SourceTable, dict[Any, Any], list[Any], str]] = {}
+    for entry in opened:
+        operation = known.get(entry.op_id)
+        if operation is None or entry.direction != "forward":
+            continue
+        name = f"{entry.op_id}:{entry.call_key}"
+        reason = _unproven(entry) or (None if name in calls else "no call of this key is recorded in the registry")
+        if reason is not None:
+            found.skipped.append((name, reason))
+            continue
+        arguments = calls[name]
+        try:
+            row = _described(entry)
+            if operation.settings is not None:
+                row["settings"] = operation.settings(arguments, entry.config)
+                found.settings |= row["settings"]
+            if operation.table is not None:
+                key, value = operation.table.row(arguments, entry.config, entry.device)
+                row["row"] = f"{key!r}: {value!r}"
+                place = (operation.table.module, operation.table.name)
+                held = tables.setdefault(place, (operation.table, {}, [], entry.device.get("device_kind", "")))
+                held[1][key] = value
+                held[2].append((arguments, value))
+        except Exception as error:  # a recorded call may lack what a row needs
+            found.skipped.append((name, one_line(error)))
+            continue
+        found.rows.append(row)
+    if out is not None:
+        for table, rows, wanted, kind in tables.values():
+            found.files.append(_write(pathlib.Path(out), table, rows, wanted, kind))
+    return found
+
+
+def _unproven(entry: Entry) -> str | None:
+    """Why an entry is no proof."""
+    how = entry.provenance
+    if how is None or "interval" not in how:
+        return "it was not measured here"
+    if how.get("load", "quiet") != "quiet":
+        return "it was measured beside other processes"
+    return None
+
+
+def _described(entry: Entry) -> dict[str, Any]:
+    how = entry.provenance or {}
+    environment = how.get("environment", {})
+    return {
+        "op_id": entry.op_id,
+        "call_key": entry.call_key,
+        "device": entry.device.get("device_kind") or entry.device.get("platform"),
+        "config": entry.config,
+        "ratio": how["ratio"],
+        "interval": (how["interval"]["low"], how["interval"]["high"]),
+        "compiler": environment.get("compiler") or environment.get("plugin") or "unknown",
+    }
+
+
+def _recorded(registry: pathlib.Path, known: Mapping[str, Operation]) -> dict[str, dict[str, Any]]:
+    """The arguments of every recorded call of these operations, with specs for arrays; what is not there is `None`."""
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(registry.glob("invocations/*/*.json")):
+        if path.stat().st_size > _MOST_RECORD_BYTES:
+            continue
+        try:
+            call = json.loads(path.read_text(encoding="utf-8"))["invocation"]
+            if call["op_id"] in known:
+                arrays = {one["name"]: spec_from_text(one["spec"]) for one in call["arguments"]}
+                found[f"{call['op_id']}:{call['call_key']}"] = _Arguments(call.get("static_arguments", {}) | arrays)
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue
+    return found
+
+
+class _Arguments(dict[str, Any]):
+    """Arguments by name; those that a call did not give are `None`."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def _write(folder: pathlib.Path, table: SourceTable, rows: dict[Any, Any], calls: list[Any], kind: str) -> pathlib.Path:
+    """Writes a module with new rows beside its place, proves it, and puts it there."""
+    source = table.with_rows(table.source(folder), rows)
+    path = table.file_in(folder)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".py")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(source)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            os.chmod(fresh, path.stat().st_mode & 0o777)
+        with _on(kind):
+            table.prove(source, rows, pathlib.Path(fresh), calls)
+        os.replace(fresh, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh)
+        raise
+    return path
+
+
+@contextlib.contextmanager
+def _on(kind: str) -> Iterator[None]:
+    """Answers a look-up that asks for the device with the one that the rows are for."""
+    targets = [Target.named(name) for name in names()]
+    target = next((target for target in targets if target.device_kind == kind), None)
+    with answering(target) if target is not None else contextlib.nullcontext():
+        yield

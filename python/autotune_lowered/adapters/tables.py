@@ -1,0 +1,130 @@
+"""Tables of other projects: Python source in which a dictionary holds a row for each call."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import pathlib
+import runpy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .places import Arguments, Config
+
+Key = tuple[Any, ...]
+Row = tuple[Key, tuple[Any, ...]]
+
+# a table with more text is none that somebody wrote
+_MOST_BYTES = 16 << 20
+# rows may only hold these, whatever an entry says
+_PLAIN = (int, str, type(None))
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceTable:
+    """A dictionary in a module of a project, from tuples to tuples."""
+
+    module: str
+    """`package.module`, which holds it."""
+    name: str
+    """The variable."""
+    row: Callable[[Arguments, Config, Mapping[str, Any]], Row]
+    """The row of a call with a config, on a device (`platform`, `device_kind`, `hardware`)."""
+    look_up: Callable[[Mapping[str, Any], Arguments], tuple[Any, ...]] | None = None
+    """Asks the project's own look-up of a module's members for a call."""
+
+    def file_in(self, folder: pathlib.Path) -> pathlib.Path:
+        """Where the module is in a checkout, or would be."""
+        return folder.joinpath(*self.module.split(".")).with_suffix(".py")
+
+    def source(self, folder: pathlib.Path) -> str:
+        """The module as it is in a folder, else as it is installed. Raises ValueError if it is nowhere."""
+        path = self.file_in(folder)
+        if not path.is_file():
+            spec = importlib.util.find_spec(self.module)
+            if spec is None or not spec.origin:
+                raise ValueError(f"there is no `{self.module}`: write into a checkout of its project, or install it")
+            path = pathlib.Path(spec.origin)
+        if path.stat().st_size > _MOST_BYTES:
+            raise ValueError(f"`{path}` is larger than {_MOST_BYTES >> 20} MB, so it is no table")
+        return path.read_text(encoding="utf-8")
+
+    def with_rows(self, source: str, rows: Mapping[Key, tuple[Any, ...]]) -> str:
+        """The source with these rows: in place of those with the same key, the others at the end of the dictionary.
+
+        Raises ValueError if the source has no such dictionary, and for a row that is not made of numbers and text.
+        """
+        for part in (part for row in rows.items() for side in row for part in side):
+            if type(part) not in _PLAIN:
+                raise ValueError(f"a row of `{self.name}` holds {part!r}: only whole numbers and text are written")
+        found, lines = self._dictionary(source), source.splitlines(keepends=True)
+        left = dict(rows)
+        edits: list[tuple[int, int, str]] = []
+        for key, value in zip(found.keys, found.values, strict=True):
+            spelled = _literal(key)
+            if spelled in left:
+                edits.append((_offset(lines, value), _end(lines, value), repr(left.pop(spelled))))
+        if left:
+            text = "".join(f"    {key!r}: {value!r},\n" for key, value in left.items())
+            end = self._end_of_rows(lines, found)
+            edits.append((end, end, text))
+        for start, end, text in sorted(edits, reverse=True):
+            source = source[:start] + text + source[end:]
+        return source
+
+    def _dictionary(self, source: str) -> ast.Dict:
+        for node in ast.parse(source).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            value = getattr(node, "value", None)
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            if self.name in names and isinstance(value, ast.Dict):
+                return value
+        raise ValueError(
+            f"`{self.module}` has no dictionary `{self.name}`: its project changed, and the adapter did not"
+        )
+
+    @staticmethod
+    def _end_of_rows(lines: list[str], found: ast.Dict) -> int:
+        """Before the mark that ends sorted lines, if there is one, else before the brace."""
+        assert found.end_lineno is not None
+        last = found.end_lineno - 1
+        if lines[last - 1].strip().startswith("#"):
+            last -= 1
+        return sum(map(len, lines[:last]))
+
+    def prove(self, source: str, rows: Mapping[Key, tuple[Any, ...]], path: pathlib.Path, calls: list[Row]) -> None:
+        """Runs the written module, and asks it for each row. Raises ValueError for another answer.
+
+        `calls` has each call's arguments with the value that its look-up has to give.
+        """
+        compile(source, str(path), "exec")
+        members = runpy.run_path(str(path), run_name=self.module)
+        for key, value in rows.items():
+            if tuple(members[self.name][key]) != value:
+                raise ValueError(f"`{path}` has {members[self.name][key]!r} for {key!r}, and not {value!r}")
+        for arguments, value in calls:
+            answer = None if self.look_up is None else tuple(self.look_up(members, arguments))  # type: ignore[arg-type]
+            if answer is not None and answer[: len(value)] != value:
+                raise ValueError(f"the look-up of `{self.module}` gives {answer!r}, and not {value!r}")
+
+
+def _literal(node: ast.expr | None) -> Any:
+    try:
+        return ast.literal_eval(node) if node is not None else None
+    except ValueError:  # a row that is computed
+        return None
+
+
+def _offset(lines: list[str], node: ast.expr) -> int:
+    return sum(map(len, lines[: node.lineno - 1])) + _columns(lines[node.lineno - 1], node.col_offset)
+
+
+def _end(lines: list[str], node: ast.expr) -> int:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return sum(map(len, lines[: node.end_lineno - 1])) + _columns(lines[node.end_lineno - 1], node.end_col_offset)
+
+
+def _columns(line: str, column: int) -> int:
+    """Characters before a column, which the parser counts in bytes."""
+    return len(line.encode()[:column].decode())
