@@ -40,7 +40,7 @@ pub(super) struct DeviceArgs {
 
 impl From<&HereArgs> for TimerArgs {
     fn from(HereArgs { timer, plugin }: &HereArgs) -> Self {
-        let limits = LimitArgs { timeout: TIMEOUT, memory_limit: None, compile_jobs: None };
+        let limits = LimitArgs { timeout: Some(TIMEOUT), memory_limit: None, compile_jobs: None };
         let (timer, plugin, cache_state) = (timer.clone(), plugin.clone(), CacheState::Warm);
         Self { timer, metric: None, needs_profiles: false, cache_state, launch: None, plugin, limits }
     }

@@ -13,7 +13,9 @@ use crate::measured_by::{CacheState, LaunchMode, Metric};
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
-use crate::timer::{CommandTimer, HOST_CLOCK, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits};
+use crate::timer::{
+    CommandTimer, CompileTimes, HOST_CLOCK, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits,
+};
 
 use super::exit;
 use super::fault::Fault;
@@ -238,12 +240,14 @@ fn replay(path: &Path, metric: Option<Metric>) -> Result<Box<dyn Timer>, Fault> 
 
 impl From<&LimitArgs> for WorkerLimits {
     fn from(args: &LimitArgs) -> Self {
-        let call = Duration::from_secs(args.timeout);
+        let compile_times = args.timeout.is_none().then(CompileTimes::default);
+        let call = args.timeout.map_or(Self::default().compile, Duration::from_secs);
         let memory_bytes = args.memory_limit.map(|mib| mib << 20).or_else(three_quarters_of_memory);
         // a limit for runs says little about how long a cold machine loads gigabytes of libraries
         let start = call.max(Self::default().start);
         let memory_may_grow = args.memory_limit.is_none();
-        Self { start, compile: call, measure: call, load: call, memory_bytes, memory_may_grow, ..Self::default() }
+        let calls = Self { compile: call, measure: call, load: call, ..Self::default() };
+        Self { start, compile_times, memory_bytes, memory_may_grow, ..calls }
     }
 }
 

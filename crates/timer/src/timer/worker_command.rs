@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::compile_times::CompileTimes;
 use crate::setters;
 
 /// Limits of time and memory.
@@ -11,8 +12,10 @@ use crate::setters;
 pub struct WorkerLimits {
     /// From the start of the process to its `hello`, in which a plugin is loaded and its devices are opened.
     pub start: Duration,
-    /// One compilation.
+    /// One compilation; the first ones, if the limit follows what they took.
     pub compile: Duration,
+    /// What compilations of separate workers took, if their limit follows it.
+    pub compile_times: Option<CompileTimes>,
     /// Loading an executable, or the inputs.
     pub load: Duration,
     /// One `measure` or `outputs`.
@@ -30,6 +33,7 @@ impl Default for WorkerLimits {
         Self {
             start: Duration::from_secs(60),
             compile: Duration::from_secs(120),
+            compile_times: None,
             load: Duration::from_secs(60),
             measure: Duration::from_secs(60),
             memory_bytes: None,
@@ -42,6 +46,7 @@ impl Default for WorkerLimits {
 setters!(WorkerLimits {
     start: Duration,
     compile: Duration,
+    compile_times: Option<CompileTimes>,
     load: Duration,
     measure: Duration,
     memory_bytes: Option<u64>,

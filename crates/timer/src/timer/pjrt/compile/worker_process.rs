@@ -14,6 +14,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::timer::answers::AnswerFolder;
 use crate::timer::client::WorkerClient;
 use crate::timer::clock::nanoseconds;
+use crate::timer::compile_times::CompileTimes;
 use crate::timer::events::{Events, Slice};
 use crate::timer::protocol::{CompileAnswer, CompileParams, ExecutableRef, Method, ProgramRef};
 use crate::timer::worker_command::{WorkerCommand, WorkerLimits};
@@ -156,11 +157,22 @@ impl Compiler for CompileWorker {
         let _compiling = events.open(Slice::Compile { candidate, operation: &operation, config: &config });
         let call = Method::Compile(CompileParams { candidate, program, executable: path.clone(), overrides });
         let begin = Instant::now();
-        let compiled: Result<CompileAnswer, Failure> = self.client.request(call, self.limits.compile);
-        let compiled = compiled.map_err(|failure| match failure.kind {
-            FailureKind::Timeout => failure.because("the time limit of a compilation; `--timeout` gives it more"),
+        let times = self.limits.compile_times.as_ref();
+        let learned = times.and_then(CompileTimes::limit);
+        let compiled: Result<CompileAnswer, Failure> =
+            self.client.request(call, learned.unwrap_or(self.limits.compile));
+        let compiled = compiled.map_err(|failure| match (failure.kind.clone(), learned) {
+            (FailureKind::Timeout, None) => {
+                failure.because("the time limit of a compilation; `--timeout` gives it more")
+            }
+            (FailureKind::Timeout, Some(_)) => failure.because(
+                "the time limit of a compilation, twice as long as nine in ten took here; `--timeout` gives it more",
+            ),
             _ => self.explained(failure),
         });
+        if let (Ok(_), Some(times)) = (&compiled, times) {
+            times.add(begin.elapsed());
+        }
         let compiled = compiled.map_err(|failure| match key.target {
             Some(_) => of_options(failure, &key.overrides, has_own_options),
             None => failure,

@@ -1,0 +1,57 @@
+//! How long compilations took, and how long to wait for another one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Compilations after which the limit follows them.
+const ENOUGH: usize = 5;
+/// The limit never rests on a shorter time.
+const SHORTEST: Duration = Duration::from_secs(30);
+/// How many times as long as nine in ten others a compilation may take.
+const TIMES: u32 = 2;
+
+/// How long the compilations of a run took; its clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct CompileTimes(Arc<Mutex<Vec<Duration>>>);
+
+impl PartialEq for CompileTimes {
+    /// What was seen is no part of how a worker is limited.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for CompileTimes {}
+
+impl CompileTimes {
+    /// Notes one that succeeded: a refusal is quick and says nothing about the next one.
+    pub(crate) fn add(&self, took: Duration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+    }
+
+    /// Twice the 90th percentile so far, and twice half a minute at least; `None` of too few.
+    pub(crate) fn limit(&self) -> Option<Duration> {
+        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        times.sort_unstable();
+        let place = (times.len() * 9).div_ceil(10).checked_sub(1)?;
+        let most = times.get(place).filter(|_| times.len() >= ENOUGH)?;
+        Some((*most).max(SHORTEST).saturating_mul(TIMES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_follows_nine_in_ten() {
+        let times = CompileTimes::default();
+        (0..4).for_each(|_| times.add(Duration::from_secs(1)));
+        assert_eq!(times.limit(), None, "too few");
+        times.clone().add(Duration::from_secs(1));
+        assert_eq!(times.limit(), Some(Duration::from_secs(60)), "quick ones");
+        (0..4).for_each(|_| times.add(Duration::from_secs(90)));
+        times.add(Duration::from_secs(98));
+        assert_eq!(times.limit(), Some(Duration::from_secs(180)), "of ten, the ninth");
+    }
+}
