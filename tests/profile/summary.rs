@@ -484,3 +484,48 @@ fn work_is_what_xla_counts_and_roofs_follow() {
     let summary = summary_of(&captured("tf2_step"), SummaryOptions::default());
     assert!(summary.peaks.is_none() && summary.modules[0].work.as_ref().unwrap().roofline.is_none());
 }
+
+/// Without HLO the events' own names serve: by hand, a kernel on defaults and one that is not.
+#[test]
+fn kernels_that_name_themselves_have_their_share_in_the_summary_and_on_the_page() {
+    let mut plane = PlaneBuilder::new("/device:TPU:0");
+    let (mut modules, mut operations) = (Vec::new(), Vec::new());
+    for place in 1..=2 {
+        let start = place * 1_000_000;
+        let stats = [("run_id", Is::Int(place)), ("program_id", Is::Uint(77))];
+        modules.push(plane.event(("jit_step(77)", ""), start, 400_000, &stats));
+        for (name, offset, length) in [
+            ("quantized_matmul_kernel_128_128_128.3", 0, 164_000),
+            ("RPAd-p_64-bq_8_8-bkv_512_256.1", 164_000, 36_000),
+            ("fusion.1", 200_000, 200_000),
+        ] {
+            let text = format!("%{name} = f32[8]{{0}} custom-call(), custom_call_target=\"tpu_custom_call\"");
+            let text = if name.starts_with("fusion") { "%fusion.1 = f32[] fusion()".to_owned() } else { text };
+            operations.push(plane.event((&text, ""), start + offset, length, &[]));
+        }
+    }
+    plane.line("XLA Modules", 0, &modules);
+    plane.line("XLA Ops", 0, &operations);
+    let bytes = space(&[plane]).0;
+    let captures = vec![Capture::xspace("synthetic", "host", XSpace::from_bytes(bytes.clone()).unwrap())];
+    let summary = summary_of(&captures, SummaryOptions::default());
+    let found: Vec<(&str, f64, Option<bool>)> = summary
+        .known_kernels
+        .iter()
+        .map(|one| (one.kernel.operation.as_str(), one.share, one.kernel.on_defaults))
+        .collect();
+    assert_eq!(found[0], ("quantized_matmul", 0.41, Some(true)));
+    assert_eq!((found.len(), found[1].0, found[1].1), (2, "ragged_paged_attention_v3", 0.09));
+    let note = "1 kernel runs on the defaults of its project, 41.0 % of the time: quantized_matmul";
+    assert!(summary.notes.iter().any(|one| one == note), "{:?}", summary.notes);
+    let place = crate::support::program::Place::new();
+    let capture = place.path("kernels.xplane.pb");
+    std::fs::write(&capture, bytes).unwrap();
+    let page = place.text("page.html");
+    let run = place.run(&["profile", "view", &capture.display().to_string(), "-o", &page]);
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let page = std::fs::read_to_string(page).unwrap();
+    for words in ["Kernels without labels", "quantized_matmul", "(defaults)", "bkv=512 bkv_compute=256"] {
+        assert!(page.contains(words), "{words}");
+    }
+}

@@ -2,12 +2,15 @@
 
 use maud::{Markup, html};
 
-use crate::analysis::{DeviceRuntime, KernelShare, MeanStd, ModuleSummary, OperationSummary, Part, Summary};
+use crate::analysis::{
+    DeviceRuntime, KernelShare, KnownKernelShare, MeanStd, ModuleSummary, OperationSummary, Part, Summary,
+};
 use crate::hlo::{LiveBuffer, ProgramMemory};
 use crate::report::grid::cells;
 use crate::report::memory::{MEMORY_COLUMNS, known, memory_cells};
 use crate::report::naming::program;
 use crate::report::roofline::{WORK_COLUMNS, peaks_line, work_cells, worst};
+use crate::report::scan::parameters_of;
 use crate::report::summary::{self, part};
 use crate::report::{format_bytes, format_ns, format_part};
 use crate::tune::AutotuningResult;
@@ -28,6 +31,7 @@ pub(super) fn tables(summary: &Summary, results: &[AutotuningResult]) -> Markup 
         (memory(summary))
         (operations(summary))
         (labels(summary, results))
+        (known_kernels(summary))
         (roofline(summary))
         (parts("By opcode", &summary.opcodes))
         (parts("By source line", &summary.sources))
@@ -109,6 +113,17 @@ fn labels(summary: &Summary, results: &[AutotuningResult]) -> Markup {
         (linked_table("table-labels", "Labels", &columns, rows, &links))
         @for call in calls.iter().take(MOST).flatten() { (call.section()) }
     }
+}
+
+/// Draws the kernels that name themselves, with their block sizes.
+fn known_kernels(summary: &Summary) -> Markup {
+    let row = |one: &KnownKernelShare| {
+        let (share, time) = (format_part(one.share), format_ns(one.time_ns));
+        cells![one.kernel.operation, share, time, one.operations, one.kernel.project, parameters_of(&one.kernel)]
+            .to_vec()
+    };
+    let columns = ["kernel", ">share of 2", ">time", ">operations", "project", "parameters"];
+    table("Kernels without labels", &columns, summary.known_kernels.iter().map(row))
 }
 
 /// Draws the operations that lose the most time below the roof.

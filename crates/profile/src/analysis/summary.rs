@@ -252,9 +252,9 @@ fn on_defaults(kernels: &[KnownKernelShare]) -> Option<String> {
     let (count, share) = (those().map(|one| one.operations).sum::<u64>(), those().map(|one| one.share).sum::<f64>());
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     (count > 0).then(|| {
-        let runs = if count == 1 { "runs" } else { "run" };
+        let (runs, whose) = if count == 1 { ("runs", "its") } else { ("run", "their") };
         let counted = counted(count, "kernel");
-        format!("{counted} {runs} on the defaults of their project, {:.1} % of the time: {names}", 100.0 * share)
+        format!("{counted} {runs} on the defaults of {whose} project, {:.1} % of the time: {names}", 100.0 * share)
     })
 }
 
