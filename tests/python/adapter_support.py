@@ -9,6 +9,7 @@ import types
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 OPS = "jax.experimental.pallas.ops."
 BF16, F16, F32, I8, I32 = jnp.bfloat16, jnp.float16, jnp.float32, jnp.int8, jnp.int32
@@ -202,38 +203,66 @@ def records(folder):
     return [json.loads(path.read_text()) for path in pathlib.Path(folder).glob("invocations/*/*.json")]
 
 
-def tpu_inference():
-    """Makes the kernels of tpu-inference importable, of a folder that a variable names or as they are installed; returns
-    whether there are any. The package itself imports vLLM, and its kernels do not, so it is replaced by an empty one."""
-    if "tpu_inference" in sys.modules:
-        return True
-    named = os.environ.get("AUTOTUNE_LOWERED_TEST_TPU_INFERENCE")
-    folders = [named] if named else sys.path
-    found = [pathlib.Path(folder) / "tpu_inference" for folder in folders if folder]
-    root = next((path for path in found if (path / "kernels").is_dir()), None)
+# packages whose own code imports what kernels do not need (vLLM, a trainer's configuration), so that they are replaced
+# by empty ones
+HOLLOW = {
+    "tpu_inference": ("tpu_inference",),
+    "sgl_jax": (),
+    "maxtext": ("maxtext", "maxtext.kernels", "maxtext.kernels.attention", "maxtext.kernels.megablox"),
+}
+
+
+def project(name):
+    """Makes the kernels of a project importable, of the folder that a variable names or as they are installed. Skips the
+    test if there are none."""
+    if name in sys.modules:
+        return
+    named = os.environ.get("AUTOTUNE_LOWERED_TEST_PROJECTS")
+    folders = [pathlib.Path(folder) for folder in ([named] if named else sys.path) if folder]
+    root = next((folder for folder in folders if (folder / name).is_dir()), None)
     if root is None:
-        return False
-
-    class Logger:
-        def __getattr__(self, name):
-            return lambda *args, **kwargs: None
-
-    def module(name, **members):
-        sys.modules[name] = types.ModuleType(name)
-        vars(sys.modules[name]).update(members)
-        return sys.modules[name]
-
-    logger = module("tpu_inference.logger", init_logger=lambda name: Logger())
-    # of its helpers, which import torch, kernels use one
-    utils = module("tpu_inference.utils", align_to=lambda value, to: -(-value // to) * to)
-    module("tpu_inference", __path__=[str(root)], logger=logger, utils=utils)
-    if importlib.util.find_spec("sympy") is None:
+        pytest.skip(f"no {name} is installed, and AUTOTUNE_LOWERED_TEST_PROJECTS names none")
+    if named:
+        sys.path.append(named)
+    for package in HOLLOW[name]:
+        module(package, __path__=[str(root.joinpath(*package.split(".")))])
+    if name == "tpu_inference":
+        # of its helpers, which import torch, kernels use one
+        module("tpu_inference.utils", align_to=lambda value, to: -(-value // to) * to)
+        module("tpu_inference.logger", init_logger=lambda name: Logger())
+    if name == "maxtext":
+        module("maxtext.layers", __path__=[]).quantizations = module("maxtext.layers.quantizations")
+    if "sympy" not in sys.modules and importlib.util.find_spec("sympy") is None:
         module("sympy", divisors=lambda n: [k for k in range(1, n + 1) if n % k == 0])
-    return True
 
 
-def of_tpu_inference(module):
-    return importlib.import_module(f"tpu_inference.kernels.{module}")
+class Logger:
+    def __getattr__(self, name):
+        return lambda *args, **kwargs: None
+
+
+def module(name, **members):
+    """An empty module, also as a member of its parent."""
+    sys.modules[name] = types.ModuleType(name)
+    vars(sys.modules[name]).update(members)
+    parent, _, own = name.rpartition(".")
+    if parent in sys.modules:
+        setattr(sys.modules[parent], own, sys.modules[name])
+    return sys.modules[name]
+
+
+def of_tpu_inference(name):
+    return importlib.import_module(f"tpu_inference.kernels.{name}")
+
+
+def of_sglang(name):
+    if "attention" in name and not hasattr(importlib.import_module("jax._src.dtypes"), "bit_width"):
+        pytest.skip("the attention of this sglang_jax is for an older JAX")
+    return importlib.import_module(f"sgl_jax.srt.layers.{name}")
+
+
+def of_maxtext(name):
+    return importlib.import_module(f"maxtext.kernels.{name}")
 
 
 def rpa_arrays(sequences=16, pages_each=32, page_size=64):
@@ -264,27 +293,79 @@ def mla_arrays():
     )
 
 
-TPU_INFERENCE_CALLS = {
+GMM = (spec((1024, 512), BF16), spec((8, 512, 512), BF16), spec((8,), I32))
+SGLANG_RPA = (
+    spec((256, 8, 128), BF16),
+    *(spec((256, 2, 128), BF16),) * 2,
+    spec((256, 64, 4, 128), BF16),
+    spec((16,), I32),
+    spec((512,), I32),
+    *(spec((17,), I32),) * 2,
+    spec((3,), I32),
+)
+
+
+def maxtext_splash(*arrays):
+    kernels = of_maxtext("attention.splash_attention_kernel")
+    masks = of_jax("tpu.splash_attention.splash_attention_mask")
+    sizes = kernels.BlockSizes(block_q=512, block_kv=512, block_kv_compute=256)
+    mask = masks.MultiHeadMask([masks.CausalMask((1024, 1024))] * 4)
+    kernel = kernels.make_splash_mha(mask, block_sizes=sizes, head_shards=1, q_seq_shards=1)
+    return kernel(*arrays)
+
+
+# by operation: its set, its package, how a user calls it, and its arrays
+SERVING_CALLS = {
     "tpu_inference.rpa_v3": (
+        "tpu-inference",
+        "tpu_inference",
         lambda *a: of_tpu_inference("ragged_paged_attention.v3.kernel").ragged_paged_attention(*a),
         rpa_arrays,
     ),
     "tpu_inference.mla_v2": (
+        "tpu-inference",
+        "tpu_inference",
         lambda *a: of_tpu_inference("mla.v2.kernel").mla_ragged_paged_attention(
             *a, num_kv_pages_per_block=2, num_queries_per_block=4
         ),
         mla_arrays,
     ),
     "tpu_inference.quantized_matmul": (
+        "tpu-inference",
+        "tpu_inference",
         lambda *a: of_tpu_inference("quantized_matmul.kernel").quantized_matmul_kernel(*a, x_q_dtype=I8),
         lambda: (spec((256, 1024), BF16), spec((1024, 1024), I8), spec((1024,), F32)),
     ),
     "tpu_inference.gmm": (
+        "tpu-inference",
+        "tpu_inference",
         lambda *a: of_tpu_inference("megablox.gmm").gmm(*a),
-        lambda: (spec((1024, 512), BF16), spec((8, 512, 512), BF16), spec((8,), I32)),
+        lambda: GMM,
     ),
     "tpu_inference.flash_attention": (
+        "tpu-inference",
+        "tpu_inference",
         lambda *a: of_tpu_inference("flash_attention.kernel").flash_attention(*a),
         lambda: (spec((1, 4, 1024, 128), BF16),) * 3,
+    ),
+    "sglang_jax.rpa": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("attention.flash_attn_kernel.flash_attention").ragged_paged_attention(*a),
+        lambda: SGLANG_RPA,
+    ),
+    "sglang_jax.gmm": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("gmm.megablox_gmm_kernel.gmm").gmm(*a),
+        lambda: GMM,
+    ),
+    "maxtext.splash_mha": ("maxtext", "maxtext", maxtext_splash, lambda: (spec((4, 1024, 128), BF16),) * 3),
+    "maxtext.gmm": ("maxtext", "maxtext", lambda *a: of_maxtext("megablox.ops").gmm(*a), lambda: GMM),
+    "maxtext.tgmm_kernel": (
+        "maxtext",
+        "maxtext",
+        lambda *a: of_maxtext("megablox.backend").tgmm(*a),
+        lambda: (spec((512, 1024), BF16), spec((1024, 512), BF16), spec((8,), I32)),
     ),
 }

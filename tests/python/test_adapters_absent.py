@@ -1,7 +1,7 @@
 """Kernels of other projects, compiled by the vendors' own compilers for devices that are not here.
 
-Their plugins are those that are installed in this environment: `libtpu`, and JAX's CUDA plugin. tpu-inference is
-installed, or in the folder that `AUTOTUNE_LOWERED_TEST_TPU_INFERENCE` names. `.ci/full adapters` brings all three.
+Their plugins are those that are installed in this environment: `libtpu`, and JAX's CUDA plugin. The projects are
+installed, or in the folder that `AUTOTUNE_LOWERED_TEST_PROJECTS` names. `.ci/full adapters` brings all of it.
 """
 
 import json
@@ -11,23 +11,17 @@ import sysconfig
 import pytest
 from adapter_support import (
     JAX_CALLS,
-    TPU_INFERENCE_CALLS,
+    SERVING_CALLS,
     lowered,
     of_tpu_inference,
+    project,
     records,
     rpa_arrays,
-    tpu_inference,
 )
 
 import autotune_lowered
 
 SITE = pathlib.Path(sysconfig.get_path("purelib"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def theirs():
-    if not tpu_inference():
-        pytest.skip("no tpu-inference is installed, and AUTOTUNE_LOWERED_TEST_TPU_INFERENCE names none")
 
 
 def recorded(folder, target, function, arrays, adapters, candidates=None):
@@ -39,16 +33,18 @@ def recorded(folder, target, function, arrays, adapters, candidates=None):
     return recorder.report()
 
 
-@pytest.mark.parametrize("name", TPU_INFERENCE_CALLS)
-def test_kernels_of_tpu_inference_are_lowered(name, tmp_path):
-    function, arrays = TPU_INFERENCE_CALLS[name]
-    (report,) = recorded(tmp_path, "tpu:v6e", function, arrays(), "tpu-inference")
+@pytest.mark.parametrize("name", SERVING_CALLS)
+def test_kernels_of_servers_and_trainers_are_lowered(name, tmp_path):
+    adapters, package, function, arrays = SERVING_CALLS[name]
+    project(package)
+    (report,) = recorded(tmp_path, "tpu:v6e", function, arrays(), adapters)
     assert report["op_id"] == f"{name}@v1" and report["programs"] >= 6, report
     assert not report["values_unknown"] and len(report["exercised"]) >= 2, report
 
 
 def test_its_own_check_refuses_blocks_before_they_are_lowered(tmp_path):
-    function, _ = TPU_INFERENCE_CALLS["tpu_inference.rpa_v3"]
+    project("tpu_inference")
+    function = SERVING_CALLS["tpu_inference.rpa_v3"][2]
     baseline = {"d_bq": 1, "d_bkv": 2048, "d_bq_c": 1, "d_bkv_c": 512}
     mixed = {"m_bq": 128, "m_bkv": 1024, "m_bq_c": 128, "m_bkv_c": 512}
     odd = [baseline | mixed | {"d_bkv_c": 96}]
@@ -62,7 +58,8 @@ def test_its_own_check_refuses_blocks_before_they_are_lowered(tmp_path):
 def test_a_batch_is_valid_by_the_projects_own_check(tmp_path):
     import numpy as np
 
-    function, arrays = TPU_INFERENCE_CALLS["tpu_inference.rpa_v3"]
+    project("tpu_inference")
+    function, arrays = SERVING_CALLS["tpu_inference.rpa_v3"][2:]
     recorded(tmp_path, "tpu:v6e", function, arrays(), "tpu-inference", candidates={"tpu_inference.rpa_v3@v1": []})
     (record,) = records(tmp_path / "registry")
     values = {
@@ -103,7 +100,7 @@ def libtpu():
     return found if found.is_file() else None
 
 
-@pytest.mark.parametrize("name", [*TPU_INFERENCE_CALLS, *(name for name in JAX_CALLS if ".tpu." in name)])
+@pytest.mark.parametrize("name", [*SERVING_CALLS, *(name for name in JAX_CALLS if ".tpu." in name)])
 def test_libtpu_decides_every_candidate(name, tmp_path, run):
     plugin = libtpu()
     if plugin is None:
@@ -112,8 +109,9 @@ def test_libtpu_decides_every_candidate(name, tmp_path, run):
         _, function, arrays, _ = JAX_CALLS[name]
         recorded(tmp_path, "tpu:v6e", function, arrays, "jax-pallas")
     else:
-        function, make = TPU_INFERENCE_CALLS[name]
-        recorded(tmp_path, "tpu:v6e", function, make(), "tpu-inference")
+        adapters, package, function, make = SERVING_CALLS[name]
+        project(package)
+        recorded(tmp_path, "tpu:v6e", function, make(), adapters)
     check(compiled(tmp_path, "tpu:v6e", plugin, run))
 
 

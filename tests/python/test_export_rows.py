@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from adapter_support import TPU_INFERENCE_CALLS, lowered, of_tpu_inference, spec, tpu_inference
+from adapter_support import SERVING_CALLS, lowered, of_tpu_inference, project, spec
 
 import autotune_lowered
 from autotune_lowered.adapters.operation import Operation
@@ -79,7 +79,7 @@ def operation(**more):
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def checkout(tmp_path, monkeypatch):
     """A checkout of somebody's project."""
     folder = tmp_path / "checkout" / "their_project"
     folder.mkdir(parents=True)
@@ -139,18 +139,18 @@ def recorded(tmp_path, one, *rows):
     return [report["call_key"] for report in recorder.report()]
 
 
-def test_rows_are_obeyed_by_the_unmodified_caller_and_the_rest_of_the_file_stays(project, tmp_path, run):
+def test_rows_are_obeyed_by_the_unmodified_caller_and_the_rest_of_the_file_stays(checkout, tmp_path, run):
     one = operation()
     keys = recorded(tmp_path, one, 128, 256, 512)
     entries = [entry("their.scaled@v1", key, {"block": block}) for key, block in zip(keys, (64, 32, 64), strict=True)]
     cache = cached(tmp_path, run, *entries)
-    written = autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=project.parent)
-    assert written.files == [project / "table.py"] and not written.skipped and len(written.rows) == 3
+    written = autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
+    assert written.files == [checkout / "table.py"] and not written.skipped and len(written.rows) == 3
     assert written.settings.keys() == {"THEIR_BLOCK"}
     expected = TABLE.replace("(16,),  # by hand", "(64,),  # by hand").replace("(\n        2 * 16,\n    )", "(64,)")
     expected = expected.replace("    # keep-sorted end", "    (256, 64, 'float32'): (32,),\n    # keep-sorted end")
-    assert (project / "table.py").read_text() == expected
-    assert sorted(path.name for path in project.iterdir() if path.name != "__pycache__") == [
+    assert (checkout / "table.py").read_text() == expected
+    assert sorted(path.name for path in checkout.iterdir() if path.name != "__pycache__") == [
         "__init__.py",
         "kernels.py",
         "table.py",
@@ -163,11 +163,11 @@ def test_rows_are_obeyed_by_the_unmodified_caller_and_the_rest_of_the_file_stays
     table = written.markdown().splitlines()
     assert len(table) == 5 and "| 0.500 | 0.400 to 0.600 | jaxlib 0 |" in table[2], table
     # again changes nothing
-    autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=project.parent)
-    assert (project / "table.py").read_text() == expected
+    autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
+    assert (checkout / "table.py").read_text() == expected
 
 
-def test_what_is_not_proven_is_not_written(project, tmp_path, run):
+def test_what_is_not_proven_is_not_written(checkout, tmp_path, run):
     one = operation()
     keys = recorded(tmp_path, one, 128, 256)
     cache = cached(
@@ -177,14 +177,14 @@ def test_what_is_not_proven_is_not_written(project, tmp_path, run):
         entry("their.scaled@v1", keys[1], {"block": 64}, load="contended"),
         entry("their.scaled@v1", "0" * 16, {"block": 64}),
     )
-    written = autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=project.parent)
+    written = autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
     assert (written.files, written.rows, written.settings) == ([], [], {})
     assert {reason for _, reason in written.skipped} == {
         "it was not measured here",
         "it was measured beside other processes",
         "no call of this key is recorded in the registry",
     }
-    assert (project / "table.py").read_text() == TABLE
+    assert (checkout / "table.py").read_text() == TABLE
 
 
 @pytest.mark.parametrize(
@@ -197,17 +197,17 @@ def test_what_is_not_proven_is_not_written(project, tmp_path, run):
         ),
     ],
 )
-def test_a_table_that_is_not_as_expected_stays_as_it_is(project, tmp_path, run, change, words):
+def test_a_table_that_is_not_as_expected_stays_as_it_is(checkout, tmp_path, run, change, words):
     one = operation()
     (key,) = recorded(tmp_path, one, 128)
     cache = cached(tmp_path, run, entry("their.scaled@v1", key, {"block": 64}))
     changed = change(TABLE)
-    (project / "table.py").write_text(changed)
+    (checkout / "table.py").write_text(changed)
     with pytest.raises(ValueError) as caught:
-        autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=project.parent)
+        autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
     assert words in str(caught.value) and "\n" not in str(caught.value)
-    assert (project / "table.py").read_text() == changed
-    assert not list(project.glob(".table-*"))
+    assert (checkout / "table.py").read_text() == changed
+    assert not list(checkout.glob(".table-*"))
 
 
 def test_a_row_holds_numbers_and_text_alone():
@@ -223,8 +223,7 @@ def test_a_row_holds_numbers_and_text_alone():
 
 
 def test_tables_of_tpu_inference_answer_with_the_new_rows(tmp_path, run):
-    if not tpu_inference():
-        pytest.skip("no tpu-inference is installed, and AUTOTUNE_LOWERED_TEST_TPU_INFERENCE names none")
+    project("tpu_inference")
     device = {"platform": "tpu", "device_kind": "TPU v6 lite", "hardware": {}}
     configs = {
         "tpu_inference.quantized_matmul": {"batch_block_size": 256, "in_block_size": 512, "out_block_size": 1024},
@@ -236,7 +235,7 @@ def test_tables_of_tpu_inference_answer_with_the_new_rows(tmp_path, run):
     }
     entries = []
     for name, config in configs.items():
-        function, arrays = TPU_INFERENCE_CALLS[name]
+        function, arrays = SERVING_CALLS[name][2:]
         with autotune_lowered.recording(
             tmp_path / "registry",
             target="tpu:v6e",

@@ -47,3 +47,21 @@ def starts_of_queries(sequences: int, tokens: int, decoded: int) -> Any:
     ones = np.ones(decoded, np.int32)
     rest = even_groups(tokens - decoded, sequences - decoded) if sequences > decoded else np.zeros(0, np.int32)
     return np.concatenate([[0], np.cumsum(np.concatenate([ones, rest]))]).astype(np.int32)
+
+
+def ragged(sequences: int, entries: int, tokens: int, total: int, size: int) -> dict[str, Any]:
+    """A batch of ragged paged attention: half of the sequences decode, and the others have what is left of the tokens.
+
+    `entries` is the length of all page tables together, and the pool has `total` pages of this `size`.
+    """
+    import numpy as np
+
+    longest, decoded = entries // sequences * size, sequences // 2
+    starts = starts_of_queries(sequences, tokens, decoded)
+    lens = np.minimum(np.maximum(lengths(sequences, longest), np.diff(starts)), longest)
+    return {
+        "kv_lens": lens.astype(np.int32),
+        "page_indices": pages(entries, total),
+        "cu_q_lens": starts,
+        "distribution": np.array([decoded, decoded, sequences], np.int32),
+    }

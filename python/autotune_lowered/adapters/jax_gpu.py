@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import batches
+from . import batches, products
 from .operation import Operation
 from .places import Arguments, Fields, Named, Several
 
@@ -19,10 +19,6 @@ _PAGED = Named(("block_h", "pages_per_compute_block", "k_splits", "num_warps", "
 _RAGGED = Named(("block_m", "block_n", "block_k", "max_concurrent_steps", "grid_block_n"))
 _TILES = Fields("config", ("tile_m", "tile_n", "tile_k", "max_concurrent_steps"))
 _TILED = {"tile_m": (64, 128), "tile_n": (64, 128, 256), "tile_k": (64, 128), "max_concurrent_steps": (2, 4)}
-
-
-def _groups(call: Arguments) -> dict[str, Any]:
-    return {"group_sizes": batches.even_groups(call["lhs"].shape[0], call["group_sizes"].shape[0])}
 
 
 def _paged_batch(call: Arguments) -> dict[str, Any]:
@@ -116,7 +112,7 @@ OPERATIONS = [
                 "max_concurrent_steps": (2, 4),
                 "grid_block_n": (1, 4),
             },
-            steering=_groups,
+            steering=products.even_groups,
             platforms=_CUDA,
         )
         for name in ("ragged_dot", "transposed_ragged_dot")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
-from . import batches
+from . import batches, products
 from .operation import Operation
 from .places import Arguments, Config, Fields, Named, Parts, Several
-from .splash import MakerHook, identity_of
+from .splash_blocks import splash_operations
 
 _OPS = "jax.experimental.pallas.ops.tpu"
 _TPU = ("tpu",)
@@ -41,29 +40,6 @@ _FLASH = Fields(
 )
 
 
-def _gmm_tiling(call: Arguments) -> Config:
-    """What a caller's function chooses for the sizes of a product."""
-    (m, k), n = call["lhs"].shape, call["rhs"].shape[1 if call["transpose_rhs"] else 2]
-    return _tiling(call["tiling"], m, k, n)
-
-
-def _tgmm_tiling(call: Arguments) -> Config:
-    (k, m), n = call["lhs"].shape, call["rhs"].shape[1]
-    return _tiling(call["tiling"], m, k, n)
-
-
-def _tiling(choose: Any, *sizes: int) -> Config:
-    return dict(zip(_TILING.names, choose(*sizes), strict=True))
-
-
-_TILING = Parts("tiling", ("tm", "tk", "tn"))
-_TILES = {name: _BLOCKS for name in _TILING.names}
-
-
-def _groups(call: Arguments, axis: int) -> dict[str, Any]:
-    return {"group_sizes": batches.even_groups(call["lhs"].shape[axis], call["group_sizes"].shape[0])}
-
-
 def _paged_batch(call: Arguments) -> dict[str, Any]:
     sequences, each = call["page_indices"].shape
     _, total, size, _ = call["k_pages"].shape
@@ -72,21 +48,13 @@ def _paged_batch(call: Arguments) -> dict[str, Any]:
 
 
 def _ragged_batch(call: Arguments) -> dict[str, Any]:
-    """Sequences of which half decode; the others have what is left of the tokens."""
     import numpy as np
 
     (sequences, each), (total, size, *_) = call["page_indices"].shape, call["kv_pages"].shape
-    tokens = call["q"].shape[0]
-    starts = batches.starts_of_queries(sequences, tokens, decoded=sequences // 2)
-    fewest = np.diff(starts)
-    return {
-        "kv_lens": np.minimum(np.maximum(batches.lengths(sequences, each * size), fewest), each * size).astype(
-            np.int32
-        ),
-        "page_indices": batches.pages(sequences * each, total).reshape(sequences, each),
-        "cu_q_lens": starts,
-        "num_seqs": np.array([sequences], np.int32),
-    }
+    found = batches.ragged(sequences, sequences * each, call["q"].shape[0], total, size)
+    del found["distribution"]
+    tables = found["page_indices"].reshape(sequences, each)
+    return found | {"page_indices": tables, "num_seqs": np.array([sequences], np.int32)}
 
 
 def _ragged_baseline(call: Arguments) -> Config:
@@ -101,34 +69,8 @@ def _ragged_baseline(call: Arguments) -> Config:
 
 _RAGGED = Named(("num_kv_pages_per_block", "num_queries_per_block"))
 
-_SPLASH = Fields(
-    "block_sizes",
-    (
-        "block_q",
-        "block_kv",
-        "block_kv_compute",
-        "block_q_dkv",
-        "block_kv_dkv",
-        "block_kv_dkv_compute",
-        "block_q_dq",
-        "block_kv_dq",
-    ),
-)
-
 OPERATIONS = [
-    *(
-        Operation(
-            op=f"jax.tpu.splash_{heads}",
-            function=f"{_OPS}.splash_attention.splash_attention_kernel:make_splash_{heads}{more}",
-            place=_SPLASH,
-            space={"block_q": _BLOCKS, "block_kv": (256, 512, 1024), "block_kv_compute": (256, 512)},
-            static_key={"made": identity_of},
-            stand_in=MakerHook,
-            platforms=_TPU,
-        )
-        for heads in ("mha", "mqa")
-        for more in ("", "_single_device")
-    ),
+    *splash_operations("jax.tpu", f"{_OPS}.splash_attention.splash_attention_kernel"),
     Operation(
         op="jax.tpu.flash_attention",
         function=f"{_OPS}.flash_attention:flash_attention",
@@ -142,10 +84,10 @@ OPERATIONS = [
         Operation(
             op="jax.tpu.gmm",
             function=f"{_OPS}.megablox.{module}:gmm",
-            place=_TILING,
-            space=_TILES,
-            baseline=_gmm_tiling,
-            steering=functools.partial(_groups, axis=0),
+            place=products.TILING,
+            space=products.TILES,
+            baseline=products.gmm_baseline,
+            steering=products.even_groups,
             platforms=_TPU,
         )
         for module in ("gmm", "ops")
@@ -153,10 +95,10 @@ OPERATIONS = [
     Operation(
         op="jax.tpu.tgmm",
         function=f"{_OPS}.megablox.gmm:tgmm",
-        place=_TILING,
-        space=_TILES,
-        baseline=_tgmm_tiling,
-        steering=functools.partial(_groups, axis=1),
+        place=products.TILING,
+        space=products.TILES,
+        baseline=products.tgmm_baseline,
+        steering=products.groups_of_columns,
         platforms=_TPU,
     ),
     Operation(

@@ -12,7 +12,12 @@ from .operation import Operation
 
 GROUP = "autotune_lowered_adapters"
 # by the module that lists their operations
-_OWN = {"jax-pallas": ("jax_tpu", "jax_gpu"), "tpu-inference": ("tpu_inference",)}
+_OWN = {
+    "jax-pallas": ("jax_tpu", "jax_gpu"),
+    "tpu-inference": ("tpu_inference",),
+    "sglang-jax": ("sglang_jax",),
+    "maxtext": ("maxtext",),
+}
 
 # one for each function, however many recordings need it
 _REPLACEMENTS: dict[str, Replacement] = {}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._specs import spec_from_text
-from . import batches
+from . import batches, products
 from .operation import Operation
 from .places import Arguments, Config, Fields, Named, Parts, Several
 from .tables import Row, SourceTable
@@ -73,21 +73,7 @@ def _mla_batch(call: Arguments) -> dict[str, Any]:
 
 
 def _batch(call: Arguments, tokens: int, pages: int, size: int) -> dict[str, Any]:
-    """Sequences of which half decode; the others have what is left of the tokens."""
-    import numpy as np
-
-    sequences = call["kv_lens"].shape[0]
-    each = call["page_indices"].shape[0] // sequences
-    decoded = sequences // 2
-    starts = batches.starts_of_queries(sequences, tokens, decoded)
-    longest = each * size
-    lengths = np.maximum(batches.lengths(sequences, longest), np.diff(starts))
-    return {
-        "kv_lens": np.minimum(lengths, longest).astype(np.int32),
-        "page_indices": batches.pages(sequences * each, pages),
-        "cu_q_lens": starts,
-        "distribution": np.array([decoded, decoded, sequences], np.int32),
-    }
+    return batches.ragged(call["kv_lens"].shape[0], call["page_indices"].shape[0], tokens, pages, size)
 
 
 def _product_baseline(call: Arguments) -> Config:
@@ -120,10 +106,7 @@ def _gmm_baseline(call: Arguments) -> Config:
         chosen = importlib.import_module(_GMM_TABLE).get_tuned_block_sizes(*_gmm_key(call))
     else:
         chosen = choose(m, k, n)
-    return dict(zip(_TILING.names, chosen, strict=True))
-
-
-_TILING = Parts("tiling", ("tm", "tk", "tn"))
+    return dict(zip(products.TILING.names, chosen, strict=True))
 
 
 def _flash_baseline(call: Arguments) -> Config:
@@ -223,18 +206,16 @@ OPERATIONS = [
     Operation(
         op="tpu_inference.gmm",
         function=f"{_KERNELS}.megablox.gmm:gmm",
-        place=_TILING,
+        place=products.TILING,
         space={"tm": (128, 256, 512), "tk": (256, 512, 1024), "tn": (256, 512, 1024)},
         baseline=_gmm_baseline,
         table=SourceTable(
             _GMM_TABLE,
             "TUNED_BLOCK_SIZES",
-            lambda call, config, device: (_gmm_key(call), tuple(config[name] for name in _TILING.names)),
+            lambda call, config, device: (_gmm_key(call), tuple(config[name] for name in products.TILING.names)),
             lambda members, call: tuple(members["get_tuned_block_sizes"](*_gmm_key(call))),
         ),
-        steering=lambda call: {
-            "group_sizes": batches.even_groups(call["lhs"].shape[0], call["group_sizes"].shape[0]),
-        },
+        steering=products.even_groups,
         platforms=_TPU,
     ),
     Operation(

@@ -1,0 +1,44 @@
+"""Pallas kernels of MaxText, as of 0.2.5. Its copy of Tokamax's splash attention declares its own search space."""
+
+from __future__ import annotations
+
+from . import products
+from .operation import Operation
+from .places import Parts
+from .splash_blocks import splash_operations
+
+_KERNELS = "maxtext.kernels"
+_TPU = ("tpu",)
+
+# of the forward product, and of the two that its derivative takes
+_ALL_TILES = tuple(f"{which}_{tile}" for which in ("fwd", "dlhs", "drhs") for tile in ("tm", "tk", "tn"))
+
+OPERATIONS = [
+    *splash_operations("maxtext", f"{_KERNELS}.attention.splash_attention_kernel"),
+    Operation(
+        op="maxtext.gmm",
+        function=f"{_KERNELS}.megablox.ops:gmm",
+        place=Parts("tiling", _ALL_TILES),
+        space={f"fwd_{tile}": sizes for tile, sizes in products.TILES.items()},
+        steering=products.even_groups,
+        platforms=_TPU,
+    ),
+    Operation(
+        op="maxtext.gmm_kernel",
+        function=f"{_KERNELS}.megablox.backend:gmm",
+        place=products.TILING,
+        space=products.TILES,
+        baseline=products.gmm_baseline,
+        steering=products.even_groups,
+        platforms=_TPU,
+    ),
+    Operation(
+        op="maxtext.tgmm_kernel",
+        function=f"{_KERNELS}.megablox.backend:tgmm",
+        place=products.TILING,
+        space=products.TILES,
+        baseline=products.tgmm_baseline,
+        steering=products.groups_of_columns,
+        platforms=_TPU,
+    ),
+]

@@ -1,0 +1,71 @@
+"""Pallas kernels of sglang-jax, as of 0.0.2, the release that the package index has."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from . import batches, products
+from .operation import Operation
+from .places import Arguments, Config, Named
+
+_LAYERS = "sgl_jax.srt.layers"
+_ATTENTION = f"{_LAYERS}.attention.flash_attn_kernel"
+_TPU = ("tpu",)
+
+_RPA = Named(("num_kv_pages_per_block", "num_queries_per_block"))
+
+
+def _rpa_question(call: Arguments) -> tuple[Any, ...]:
+    """What the project's look-up is asked for a call."""
+    (tokens, heads, size), kv_heads = call["queries"].shape, call["keys"].shape[1]
+    cache, sequences = call["kv_cache_fused"], call["kv_lens"].shape[0]
+    # padded as the kernel pads it
+    padded = -(-size // 128) * 128
+    each = call["page_indices"].shape[0] // sequences
+    return (call["queries"].dtype, cache.dtype, heads, kv_heads, padded, cache.shape[1], tokens, each)
+
+
+def _rpa_baseline(call: Arguments) -> Config:
+    chosen = _table(importlib.import_module(f"{_ATTENTION}.tuned_block_sizes").__dict__, call)
+    return dict(zip(_RPA.names, chosen, strict=True))
+
+
+def _table(members: Mapping[str, Any], call: Arguments) -> tuple[Any, ...]:
+    return tuple(members["get_tuned_block_sizes"](*_rpa_question(call)))
+
+
+def _rpa_batch(call: Arguments) -> dict[str, Any]:
+    """Sequences of which half decode; the others have what is left of the tokens."""
+    import numpy as np
+
+    pages, size = call["kv_cache_fused"].shape[:2]
+    found = batches.ragged(
+        call["kv_lens"].shape[0], call["page_indices"].shape[0], call["queries"].shape[0], pages, size
+    )
+    # every sequence begins at a page of its own
+    whole = -(-found["kv_lens"] // size) * size
+    return found | {"cu_kv_lens": np.concatenate([[0], np.cumsum(whole)]).astype(np.int32)}
+
+
+OPERATIONS = [
+    Operation(
+        op="sglang_jax.rpa",
+        function=f"{_ATTENTION}.flash_attention:ragged_paged_attention",
+        place=_RPA,
+        space={"num_kv_pages_per_block": (1, 4, 8, 16), "num_queries_per_block": (8, 16, 32, 64)},
+        baseline=_rpa_baseline,
+        steering=_rpa_batch,
+        platforms=_TPU,
+    ),
+    Operation(
+        op="sglang_jax.gmm",
+        function=f"{_LAYERS}.gmm.megablox_gmm_kernel.gmm:gmm",
+        place=products.TILING,
+        space=products.TILES,
+        baseline=products.gmm_baseline,
+        steering=products.even_groups,
+        platforms=_TPU,
+    ),
+]
