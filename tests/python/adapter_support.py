@@ -362,6 +362,12 @@ SERVING_CALLS = {
     ),
     "maxtext.splash_mha": ("maxtext", "maxtext", maxtext_splash, lambda: (spec((4, 1024, 128), BF16),) * 3),
     "maxtext.gmm": ("maxtext", "maxtext", lambda *a: of_maxtext("megablox.ops").gmm(*a), lambda: GMM),
+    "maxtext.gmm_v2": (
+        "maxtext",
+        "maxtext",
+        lambda *a: of_maxtext("megablox.pallas_mosaic_tpu_v2_gmm_kernel").gmm_v2(*a),
+        lambda: GMM,
+    ),
     "maxtext.tgmm_kernel": (
         "maxtext",
         "maxtext",

@@ -271,8 +271,9 @@ def test_tuned_and_obeyed_by_the_unmodified_caller(theirs, tmp_path, run):
     with adapted(), autotune_lowered.overlay({("their_kernels.scaled@v1", key): {"block": 256}}):
         assert "grid=(1,)" in grid(x)
     assert "grid=(32,)" in grid(x)
-    with adapted(), autotune_lowered.overlay({("their_kernels.scaled@v1", key): {"rows": 256}}):
-        assert "grid=(32,)" in grid(x), "a config of another version is not used"
+    for other in ({"rows": 256}, {"block": "256"}, {"block": [256]}, {"block": 256, "rows": 1}):
+        with adapted(), autotune_lowered.overlay({("their_kernels.scaled@v1", key): other}):
+            assert "grid=(32,)" in grid(x), "a config of another version is not used"
 
 
 def test_threads_keep_their_own_calls(theirs, tmp_path):

@@ -79,6 +79,11 @@ class AdaptedCall:
     def configs_of(self, specs: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
         return self.adapted.operation.configs(self.baseline)
 
+    def knows(self, name: str, value: Any) -> bool:
+        """Whether a parameter has values of this type: a cache may hold anything."""
+        values = (self.baseline[name], *self.adapted.operation.space.get(name, ()))
+        return any(type(value) is type(known) for known in values)
+
     def refuse(self, config: Config, platform: str) -> str | None:
         """Why a config cannot be lowered for a platform."""
         operation = self.adapted.operation

@@ -112,8 +112,9 @@ class Hook:
         found = config_to_trace(call.op_id, key)
         if found is None:
             return None
-        if set(found) != set(call.baseline):
-            names = ", ".join(sorted(set(found) ^ set(call.baseline)))
+        odd = set(found) ^ set(call.baseline) or {name for name in found if not call.knows(name, found[name])}
+        if odd:
+            names = ", ".join(sorted(odd))
             message = f"the config in force for {call.op_id}:{key} differs in {names} from what `{call.name}` takes; "
             self._adapted.warn_once(key, message + "its own choice is used: tune this version again")
             return None

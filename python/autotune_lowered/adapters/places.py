@@ -82,11 +82,13 @@ class Fields:
 
     def read(self, arguments: Arguments) -> dict[str, Any] | None:
         value = arguments.get(self.argument)
-        return None if value is None else {name: getattr(value, name) for name in self.names}
+        # a caller may give a function that chooses
+        is_given = all(hasattr(value, name) for name in self.names)
+        return {name: getattr(value, name) for name in self.names} if is_given else None
 
     def write(self, arguments: Arguments, config: Config) -> dict[str, Any]:
         value = arguments.get(self.argument)
-        if value is None and self.default is not None:
+        if self.read(arguments) is None and self.default is not None:
             value = self.default()
         if value is None:
             raise ValueError(f"the caller gives no `{self.argument}`")
