@@ -5,13 +5,12 @@ import importlib
 import json
 import sys
 import threading
-import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from adapter_support import BF16, F16, JAX_CALLS, lowered, of_jax, records, spec, splash
+from adapter_support import BF16, F16, JAX_CALLS, lowered, of_jax, records, spec, splash, without_cuda
 
 import autotune_lowered
 from autotune_lowered.adapters import batches, sets
@@ -67,14 +66,7 @@ def test_kernels_of_jax_are_lowered_for_their_devices(name, tmp_path, monkeypatc
     target, function, arrays, differing = JAX_CALLS[name]
     (parameter, values), op_id = next(iter(differing.items())), f"{name}@v1"
     operation = next(one for one in sets.operations("jax-pallas") if one.op == name)
-    try:
-        module = importlib.import_module(operation.module)
-    except ImportError as error:
-        pytest.skip(f"this JAX has no {operation.module}: {error}")
-    if getattr(module, "cuda_versions", 0) is None:
-        # some kernels ask for CUDA's version even where they are lowered for a device that is absent
-        version = types.SimpleNamespace(cuda_runtime_get_version=lambda: 13000)
-        monkeypatch.setattr(module, "cuda_versions", version)
+    without_cuda(name, monkeypatch)
     # the baseline, with another value at one place
     with autotune_lowered.recording(
         tmp_path / "first", target=target, directions=("forward",), adapters="jax-pallas", candidates={op_id: []}
@@ -116,7 +108,8 @@ def test_both_directions_of_a_kernel_carry_the_label(tmp_path, run):
     found = json.loads(run("scan", tmp_path / "module.mlir", "--format", "json"))
     assert "jax.tpu.flash_attention" in json.dumps(found)
     kernels = [line for line in module.as_text().splitlines() if "@tpu_custom_call" in line]
-    assert len(kernels) == 3, "forward, dkv and dq"
+    # forward, and dkv and dq, which the newest JAX computes in one kernel
+    assert len(kernels) in (2, 3)
     if jax.__version_info__ >= (0, 10, 1):
         assert all("jax.tpu.flash_attention.v1:" in line for line in kernels)
 

@@ -17,6 +17,7 @@ from adapter_support import (
     project,
     records,
     rpa_arrays,
+    without_cuda,
 )
 
 import autotune_lowered
@@ -116,10 +117,11 @@ def test_libtpu_decides_every_candidate(name, tmp_path, run):
 
 
 @pytest.mark.parametrize("name", [name for name in JAX_CALLS if ".gpu." in name])
-def test_cudas_compiler_decides_every_candidate(name, tmp_path, run):
+def test_cudas_compiler_decides_every_candidate(name, tmp_path, run, monkeypatch):
     plugin = next(SITE.glob("jax_plugins/xla_cuda*/xla_cuda_plugin.so"), None)
     if plugin is None:
         pytest.skip("no CUDA plugin is installed")
     target, function, arrays, _ = JAX_CALLS[name]
+    without_cuda(name, monkeypatch)
     recorded(tmp_path, target, function, arrays, "jax-pallas")
     check(compiled(tmp_path, target, plugin, run))
