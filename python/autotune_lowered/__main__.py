@@ -17,19 +17,29 @@ def main(arguments: list[str] | None = None) -> int:
     record.add_argument("--registry", default=os.environ.get("AUTOTUNE_LOWERED_RECORD") or "registry", metavar="DIR")
     record.add_argument("--platforms", help="such as `cpu,cuda`; by default the one that the program runs on")
     record.add_argument("--target", help="one device in place of platforms, as `compile` names it: `cuda:h100_sxm`")
+    record.add_argument(
+        "--adapters", metavar="SETS", help="kernels of other projects, too: such as `jax-pallas,maxtext`"
+    )
     record.add_argument("--capture-values", action="store_true", help="fetch what arguments of traced calls hold")
     record.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     record.add_argument("script", metavar="SCRIPT")
     record.add_argument("rest", nargs=argparse.REMAINDER, metavar="…")
     options = parser.parse_args(arguments)
 
+    from ._printable import printable
     from ._recording import recording
 
     logging.basicConfig(format="%(name)s: %(message)s")
     logging.getLogger("autotune_lowered").setLevel(logging.INFO)
     platforms = options.platforms.split(",") if options.platforms else None
+    adapters = options.adapters.split(",") if options.adapters else ()
+    settings = {"capture_values": options.capture_values, "adapters": adapters}
+    try:
+        recorded = recording(options.registry, platforms=platforms, target=options.target, **settings)
+    except ValueError as error:
+        record.error(printable(str(error)))
     sys.argv = [options.script, *options.rest]
-    with recording(options.registry, platforms=platforms, target=options.target, capture_values=options.capture_values):
+    with recorded:
         if options.module:
             sys.path.insert(0, os.getcwd())
             runpy.run_module(options.script, run_name="__main__", alter_sys=True)

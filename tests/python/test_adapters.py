@@ -3,6 +3,7 @@
 import functools
 import importlib
 import json
+import subprocess
 import sys
 import threading
 
@@ -302,7 +303,7 @@ def test_another_version_of_a_project_is_named_and_left_alone(theirs, tmp_path, 
 
 def test_what_names_nothing_is_an_error_in_one_line(tmp_path):
     for make, words in (
-        (lambda: autotune_lowered.recording(tmp_path, adapters="jax\x1b"), "there are no adapters called `jax"),
+        (lambda: autotune_lowered.recording(tmp_path, adapters="jax"), "there are no adapters called `jax`"),
         (lambda: autotune_lowered.adapt("no_function", parameters=["a"]), "names no function"),
         (lambda: autotune_lowered.adapt("a.b:c"), "name the `parameters`"),
         (lambda: autotune_lowered.adapt("a.b:c", parameters=["x"], space={"y": (1,)}), "has no parameter `y`"),
@@ -328,6 +329,26 @@ def test_sets_of_other_packages_are_found(theirs, monkeypatch, tmp_path):
     with autotune_lowered.recording(tmp_path, platforms=("cpu",), directions=("forward",), adapters="theirs") as found:
         jax.jit(lambda x: theirs.scaled(x, 2.0)).lower(X)
     assert [one["op_id"] for one in found.report()] == ["their.scaled@v1"]
+
+
+def test_an_unmodified_program_is_recorded_with_adapters(tmp_path):
+    (tmp_path / "serve.py").write_text(
+        "import jax\n"
+        "from jax.experimental.pallas.ops.gpu.softmax import softmax\n"
+        "x = jax.ShapeDtypeStruct((8, 1024), 'float32')\n"
+        "jax.jit(softmax).trace(x).lower(lowering_platforms=('cuda',))\n"
+    )
+
+    def record(adapters):
+        words = ["record", "--registry", tmp_path / "registry", "--target", "cuda:h100_sxm", "--adapters", adapters]
+        command = [sys.executable, "-m", "autotune_lowered", *map(str, words), str(tmp_path / "serve.py")]
+        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    done = record("jax-pallas,maxtext")
+    assert done.returncode == 0, done.stderr
+    assert {one["invocation"]["op_id"] for one in records(tmp_path / "registry")} == {"jax.gpu.softmax@v1"}
+    wrong = record("jax\x1b[31m")
+    assert wrong.returncode == 2 and "there are no adapters called" in wrong.stderr and "\x1b" not in wrong.stderr
 
 
 def test_batches_are_valid():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.metadata
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 
 from .hook import Replacement
 from .operation import Operation
@@ -21,6 +22,7 @@ _OWN = {
 
 # one for each function, however many recordings need it
 _REPLACEMENTS: dict[str, Replacement] = {}
+_LOCK = threading.Lock()
 
 
 def operations(name: str) -> list[Operation]:
@@ -46,6 +48,12 @@ def named(adapters: Iterable[str | Operation] | str | Operation) -> list[Operati
     return list({id(operation): operation for operation in found}.values())
 
 
+def _held(operation: Operation) -> Callable[[], None]:
+    """Replaces the function of an operation; returns what ends it."""
+    with _LOCK:
+        return _replacement_of(operation).hold()
+
+
 def _replacement_of(operation: Operation) -> Replacement:
     known = _REPLACEMENTS.get(operation.function)
     # another adapter of the same function takes the place of one that nobody holds
@@ -60,5 +68,5 @@ def attached(chosen: Sequence[Operation]) -> contextlib.ExitStack:
     """Replaces the functions of operations; closing ends it."""
     with contextlib.ExitStack() as stack:
         for operation in chosen:
-            stack.callback(_replacement_of(operation).hold())
+            stack.callback(_held(operation))
         return stack.pop_all()
