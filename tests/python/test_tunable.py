@@ -228,6 +228,12 @@ def lookup():
     in_force.set_lookup(None)
 
 
+def test_a_call_is_named_by_a_pair():
+    for key in (f"rows_matmul@v3:{KEY}", ("rows_matmul@v3",), ("rows_matmul@v3", 7)):
+        with pytest.raises(TypeError, match="names no call"), autotune_lowered.overlay({key: {"rows": 8}}):
+            pass
+
+
 def test_a_look_up_below_the_overlays(lookup):
     function = make()
     jitted = jax.jit(function)

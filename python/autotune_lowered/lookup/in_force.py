@@ -116,7 +116,12 @@ def only_in_force(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> Itera
 
 
 def _own(configs: Mapping[tuple[str, str], Mapping[str, Any]]) -> tuple[dict[tuple[str, str], Config], str]:
-    """A copy of configs, and a text that identifies them."""
+    """A copy of configs, and a text that identifies them. Raises TypeError for a key that is no pair of names."""
+    for label in configs:
+        if not (isinstance(label, tuple) and len(label) == 2 and all(isinstance(part, str) for part in label)):
+            raise TypeError(
+                f"{label!r} names no call: give `(op_id, call_key)`, such as ('matmul@v1', '0123456789abcdef')"
+            )
     own = {label: dict(config) for label, config in configs.items()}
     return own, json.dumps(sorted((*label, config) for label, config in own.items()), sort_keys=True, default=repr)
 
