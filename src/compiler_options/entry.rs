@@ -49,11 +49,7 @@ impl DecidedModule<'_> {
                 environment: timer.info().device.environment.clone(),
                 baseline: self.base,
                 baseline_ns: self.of_base.median_ns,
-                // the process that chose it may have been a lucky one
-                best_ns: match self.processes {
-                    0 => self.times.median_ns,
-                    _ => self.of_base.median_ns * self.times.ratio,
-                },
+                best_ns: self.times.median_ns,
                 ratio: self.times.ratio,
                 interval: self.times.interval,
                 processes: self.processes,

@@ -15,8 +15,6 @@ use super::tuner::DecidedEntry;
 pub(super) fn write_confirmation(entry: &mut Entry, Confirmation { verdict, processes }: &Confirmation) {
     let Some(provenance) = &mut entry.provenance else { return };
     provenance.ratio = verdict.ratio;
-    // the process that chose it may have been a lucky one
-    provenance.best_ns = provenance.baseline_ns * verdict.ratio;
     provenance.interval = verdict.interval;
     if processes.iter().any(|process| process.is_contended) {
         provenance.measured_by.load = MachineLoad::Contended;

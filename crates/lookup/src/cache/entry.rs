@@ -87,7 +87,7 @@ pub struct Provenance {
     pub baseline: Config,
     /// Median of the baseline, nanoseconds.
     pub baseline_ns: f64,
-    /// This config's time, nanoseconds: `baseline_ns` times `ratio` if fresh processes confirmed it, else its median.
+    /// Median of this config, nanoseconds.
     pub best_ns: f64,
     /// This config's time over the baseline's: the geometric mean over the processes that confirmed it, each of whose
     /// ratios is the median over its rounds; of an entry without such processes, the median over all rounds.
