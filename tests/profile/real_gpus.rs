@@ -9,7 +9,7 @@ use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, st
 use autotune_lowered::profile::{Execution, XSpace, executions};
 use serde_json::Value;
 
-const CAPTURES: [&str; 20] = [
+const CAPTURES: [&str; 21] = [
     "mi300/attention",
     "mi300/conv_jax08",
     "mi300/conv_legacy",
@@ -30,6 +30,7 @@ const CAPTURES: [&str; 20] = [
     "gpu/h200_product_round",
     "gpu/h200_step_eager",
     "gpu/h200_step_replay",
+    "gpu/h200_unlabelled",
 ];
 
 fn captured(name: &str) -> (XSpace, Value) {

@@ -71,8 +71,8 @@ def neighbour(tools):
     quiet, _ = measured(tools, "quiet", "small")
     with beside(tools):
         shared, _ = measured(tools, "shared", "small")
-        document, _ = tools.ask("selftest", *selftest(tools, "small", 8))
-        tuned, done = tools.tune("tune", "few")
+        document, _ = tools.ask("selftest", *selftest(tools, "small", 8), "--under-load")
+        tuned, done = tools.tune("tune", "few", "--wait-for-quiet", 2)
     slower = [one["median_ns"] if one and one.get("median_ns") else float("nan") for one in (quiet, shared)]
     programs = document["programs"]
     false, decisions = (sum(one["false_wins"][name] for one in programs) for name in ("at_default", "decisions"))
