@@ -160,6 +160,19 @@ fn kernels_of_a_command_buffer_are_known_by_the_fusion_that_they_are_named_after
     assert!(default.notes.iter().any(|note| note.starts_with("5 kernels of `jit_layers(")), "{:?}", default.notes);
 }
 
+/// Kernels that ship with JAX, called without a label on an H200; the decoding one is Triton's `mha`, too.
+#[test]
+fn kernels_without_labels_are_recognised_in_a_real_capture() {
+    let captures = [Capture::xspace("unlabelled", "host", captured("gpu/h200_unlabelled").0)];
+    let summary = summarize(&captures, &HloFiles::default(), SummaryOptions::default());
+    let found: BTreeMap<&str, (u64, bool)> = summary
+        .known_kernels
+        .iter()
+        .map(|one| (one.kernel.operation.as_str(), (one.operations, one.share > 0.05)))
+        .collect();
+    assert_eq!(found, BTreeMap::from([("attention", (1, true)), ("hopper_matmul", (1, true)), ("mha", (2, true))]));
+}
+
 /// ROCm's profiler does not name the device: its vendor, capability, cores, memory and clock do.
 #[test]
 fn the_device_is_known_by_its_figures_and_copies_are_transfers() {
