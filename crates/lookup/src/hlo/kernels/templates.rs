@@ -278,6 +278,23 @@ mod tests {
         assert_eq!(known("other_custom_call", "RPAd-p_64-bq_8_8-bkv_512_256"), None);
     }
 
+    /// Under `vmap` on a GPU, JAX names them after their functions, and both norms give their backward kernels one name.
+    #[test]
+    fn norms_have_two_names_and_share_one() {
+        let of = |name: &str| known("__gpu$xla.gpu.triton", name).map(|known| known.operation);
+        for (name, operation) in [
+            ("ln_forward", "layer_norm"),
+            ("layer_norm_forward_kernel", "layer_norm"),
+            ("layer_norm_backward_kernel_dw_db", "layer_norm"),
+            ("rms_forward", "rms_norm"),
+            ("rms_norm_forward_kernel", "rms_norm"),
+            ("rms_norm_backward_kernel_dx", "rms_norm"),
+            ("ln_backward_dx", "layer_or_rms_norm"),
+        ] {
+            assert_eq!(of(name).as_deref(), Some(operation), "{name}");
+        }
+    }
+
     #[test]
     fn a_common_name_counts_in_its_projects_files_only() {
         let call = |file: &str| Call {
