@@ -353,8 +353,8 @@ def test_an_unmodified_program_is_recorded_with_adapters(tmp_path):
 
 def test_batches_are_valid():
     for total, groups in ((1024, 8), (7, 3), (5, 8)):
-        for sizes in (batches.even_groups(total, groups), batches.zipf_groups(total, groups)):
-            assert sizes.sum() == total and (sizes >= 0).all() and sizes.dtype == np.int32
+        sizes = batches.even_groups(total, groups)
+        assert sizes.sum() == total and sizes.max() - sizes.min() <= 1 and sizes.dtype == np.int32
     assert set(batches.lengths(8, 512)) <= set(range(128, 513))
     pages = batches.pages(300, 256)
     assert len(pages) == 300 and set(pages) == set(range(256))

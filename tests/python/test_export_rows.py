@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import runpy
 import sys
 
@@ -208,6 +209,30 @@ def test_a_table_that_is_not_as_expected_stays_as_it_is(checkout, tmp_path, run,
     assert words in str(caught.value) and "\n" not in str(caught.value)
     assert (checkout / "table.py").read_text() == changed
     assert not list(checkout.glob(".table-*"))
+
+
+def test_what_is_no_file_is_neither_read_nor_replaced(checkout, tmp_path, run):
+    one = operation()
+    (key,) = recorded(tmp_path, one, 128)
+    cache = cached(tmp_path, run, entry("their.scaled@v1", key, {"block": 64}))
+
+    def export():
+        autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
+
+    (record,) = (tmp_path / "registry").glob("invocations/*/*.json")
+    os.mkfifo(record.with_name("fifo.json"))
+    record.with_name("endless.json").symlink_to("/dev/zero")
+    export()
+    changed = (checkout / "table.py").read_text()
+    assert changed != TABLE
+    for make in (os.mkfifo, lambda path: os.symlink("/dev/zero", path)):
+        (checkout / "table.py").unlink()
+        make(checkout / "table.py")
+        with pytest.raises(ValueError, match="is not a regular file"):
+            export()
+        assert not (checkout / "table.py").is_file()
+    with pytest.raises(ValueError, match="is no registry: name the folder"):
+        autotune_lowered.export_rows(one, registry=tmp_path / "nowhere", cache=cache)
 
 
 def test_a_row_holds_numbers_and_text_alone():

@@ -13,16 +13,6 @@ def even_groups(total: int, groups: int) -> Any:
     return np.full(groups, whole, np.int32) + (np.arange(groups) < rest).astype(np.int32)
 
 
-def zipf_groups(total: int, groups: int) -> Any:
-    """Sizes of groups that fall as one over their rank, as experts of a router that few tokens choose evenly."""
-    import numpy as np
-
-    weights = 1 / np.arange(1, groups + 1)
-    sizes = np.floor(total * weights / weights.sum()).astype(np.int32)
-    sizes[0] += total - sizes.sum()
-    return sizes
-
-
 def lengths(sequences: int, longest: int, seed: int = 0) -> Any:
     """Lengths of sequences that are decoded, evenly spread from a quarter of the longest to the longest."""
     import numpy as np

@@ -20,7 +20,7 @@ from ..record.stand_in import answering
 from ..record.target import Target, names
 from .operation import Operation
 from .sets import named
-from .tables import SourceTable
+from .tables import SourceTable, read_text
 
 _MOST_RECORD_BYTES = 64 << 20
 
@@ -144,16 +144,16 @@ def _described(entry: Entry) -> dict[str, Any]:
 
 def _recorded(registry: pathlib.Path, known: Mapping[str, Operation]) -> dict[str, dict[str, Any]]:
     """The arguments of every recorded call of these operations, with specs for arrays; what is not there is `None`."""
+    if not registry.is_dir():
+        raise ValueError(f"`{printable(str(registry))}` is no registry: name the folder that a recording wrote")
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(registry.glob("invocations/*/*.json")):
-        if path.stat().st_size > _MOST_RECORD_BYTES:
-            continue
         try:
-            call = json.loads(path.read_text(encoding="utf-8"))["invocation"]
+            call = json.loads(read_text(path, _MOST_RECORD_BYTES))["invocation"]
             if call["op_id"] in known:
                 arrays = {one["name"]: spec_from_text(one["spec"]) for one in call["arguments"]}
                 found[f"{call['op_id']}:{call['call_key']}"] = _Arguments(call.get("static_arguments", {}) | arrays)
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
     return found
 

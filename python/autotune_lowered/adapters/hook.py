@@ -12,15 +12,13 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from .._label import labelled
-from ..libraries.import_hook import after_import
+from ..libraries.replaced import Held
 from ..lookup.best import config_to_trace
-from ..record.arguments import Unrecordable
 from ..record.describe import one_line
-from ..record.mapped import whole_arrays
 from ..record.recorder import active
-from ..tunables.call import Call, split
+from ..tunables.call import split
 from ..tunables.call_key import Undescribable
-from ..tunables.recorded import recorded_call
+from ..tunables.recorded import arrays_after_recording
 from .call import Adapted, AdaptedCall
 from .operation import Operation
 
@@ -72,7 +70,7 @@ class Hook:
         except (Undescribable, ValueError) as error:
             return self._untuned(f"{error}; such calls run as they are and are not tuned", args, kwargs)
         key = call.key
-        arrays = self._record(adapted_call, call, key)
+        arrays = arrays_after_recording(adapted_call, call, key)
         config = self._config_for(adapted_call, key)
         # the function chooses by itself what nobody chose for it
         bound.arguments = given | call.fill(list(arrays.values())) if config is None else bound.arguments
@@ -120,21 +118,6 @@ class Hook:
             return None
         return dict(found)
 
-    def _record(self, adapted: AdaptedCall, call: Call, key: str) -> dict[str, Any]:
-        """Records a call if a recorder is in force; returns the arrays to continue with."""
-        recorder = active()
-        if recorder is None:
-            return dict(call.arrays)
-        if recorder.wants(adapted.op_id, key):
-            try:
-                recorded = recorded_call(adapted, call, key)
-            except Unrecordable as reason:
-                recorder.skipped(adapted.op_id, key, str(reason))
-            else:
-                recorder.watch(adapted.op_id, key, whole_arrays(call.arrays, call.batch))
-                recorder.record(recorded)
-        return dict(recorder.listen(adapted.op_id, key, call.arrays))
-
 
 class Stand(Protocol):
     """What stands in place of a function."""
@@ -145,70 +128,38 @@ class Stand(Protocol):
         """The first argument that the adapter expects and the function does not have."""
 
 
-class Replacement:
+def replacement(operation: Operation) -> Held:
     """One function's replacement, shared by all who need it."""
 
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self._lock = threading.Lock()
-        self._holders: list[object] = []
-        self._hook: Stand | None = None
+    def change(module: ModuleType) -> Callable[[], None] | None:
+        stand = _stand_for(operation, module)
+        if stand is None:
+            return None
+        _swap(stand.original, stand)
+        return lambda: _swap(stand, stand.original)
 
-    @property
-    def is_held(self) -> bool:
-        return bool(self._holders)
+    return Held(operation.module, change)
 
-    def hold(self) -> Callable[[], None]:
-        """Replace the function, now or once its module is imported; returns a function that ends it."""
-        holder = object()
-        cancel = after_import(self.operation.module, functools.partial(self._attach, holder))
 
-        def close() -> None:
-            cancel()
-            self._detach(holder)
-
-        return close
-
-    def _attach(self, holder: object, module: ModuleType) -> None:
-        with self._lock:
-            if not self._holders:
-                hook = self._made(module)
-                if hook is None:
-                    return
-                self._hook = hook
-                _swap(hook.original, hook)
-            self._holders.append(holder)
-
-    def _made(self, module: ModuleType) -> Stand | None:
-        operation = self.operation
-        original = getattr(module, operation.name, None)
-        if callable(original):
-            hook: Stand = (operation.stand_in or Hook)(operation, original)
-            wanted = hook.misfit()
-            what = f"has no argument `{wanted}`"
-        else:
-            wanted, what = operation.name, "is not there"
-        if wanted is None:
-            return hook
-        message = (
-            f"{_version_of(module)}: `{operation.function}` {what}, so its calls are not recorded: the adapter of "
-        )
-        message += f"`{operation.op}` is for another version"
-        recorder = active()
-        if recorder is not None:
-            recorder.skipped(operation.op_id, "", message)
-        else:
-            _LOG.warning("%s", message)
-        return None
-
-    def _detach(self, holder: object) -> None:
-        with self._lock:
-            if holder not in self._holders:
-                return
-            self._holders.remove(holder)
-            if not self._holders and self._hook is not None:
-                _swap(self._hook, self._hook.original)
-                self._hook = None
+def _stand_for(operation: Operation, module: ModuleType) -> Stand | None:
+    """What stands in place of the function; `None`, which is told, if the module is of a version that has none such."""
+    original = getattr(module, operation.name, None)
+    if callable(original):
+        stand: Stand = (operation.stand_in or Hook)(operation, original)
+        wanted = stand.misfit()
+        what = f"has no argument `{wanted}`"
+    else:
+        wanted, what = operation.name, "is not there"
+    if wanted is None:
+        return stand
+    message = f"{_version_of(module)}: `{operation.function}` {what}, so its calls are not recorded: the adapter of "
+    message += f"`{operation.op}` is for another version"
+    recorder = active()
+    if recorder is not None:
+        recorder.skipped(operation.op_id, "", message)
+    else:
+        _LOG.warning("%s", message)
+    return None
 
 
 def _swap(old: Any, new: Any) -> None:

@@ -47,8 +47,8 @@ class Named:
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
-    """The parameters are the parts of one tuple."""
+class _InOne:
+    """Parameters that one argument holds."""
 
     argument: str
     names: Sequence[str]
@@ -56,6 +56,11 @@ class Parts:
     @property
     def arguments(self) -> Sequence[str]:
         return (self.argument,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts(_InOne):
+    """The parameters are the parts of one tuple."""
 
     def read(self, arguments: Arguments) -> dict[str, Any] | None:
         value = arguments.get(self.argument)
@@ -67,18 +72,12 @@ class Parts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fields:
+class Fields(_InOne):
     """The parameters are fields of one object, a dataclass or a named tuple; its other fields stay as the caller gave
     them."""
 
-    argument: str
-    names: Sequence[str]
     default: Callable[[], Any] | None = None
     """Makes the object of a caller that gives none."""
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        return (self.argument,)
 
     def read(self, arguments: Arguments) -> dict[str, Any] | None:
         value = arguments.get(self.argument)
@@ -99,15 +98,8 @@ class Fields:
 
 
 @dataclasses.dataclass(frozen=True)
-class Grouped:
+class Grouped(_InOne):
     """The parameters are parts of one tuple or fields of one object, as the caller's value shows."""
-
-    argument: str
-    names: Sequence[str]
-
-    @property
-    def arguments(self) -> Sequence[str]:
-        return (self.argument,)
 
     def _of(self, arguments: Arguments) -> Parts | Fields:
         value = arguments.get(self.argument)

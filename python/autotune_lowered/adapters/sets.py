@@ -8,7 +8,8 @@ import importlib.metadata
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from .hook import Replacement
+from ..libraries.replaced import Held
+from .hook import replacement
 from .operation import Operation
 
 GROUP = "autotune_lowered_adapters"
@@ -21,7 +22,7 @@ _OWN = {
 }
 
 # one for each function, however many recordings need it
-_REPLACEMENTS: dict[str, Replacement] = {}
+_REPLACEMENTS: dict[str, tuple[Operation, Held]] = {}
 _LOCK = threading.Lock()
 
 
@@ -54,14 +55,15 @@ def _held(operation: Operation) -> Callable[[], None]:
         return _replacement_of(operation).hold()
 
 
-def _replacement_of(operation: Operation) -> Replacement:
-    known = _REPLACEMENTS.get(operation.function)
-    # another adapter of the same function takes the place of one that nobody holds
-    if known is None or (known.operation is not operation and not known.is_held):
-        known = _REPLACEMENTS[operation.function] = Replacement(operation)
-    if known.operation is not operation:
-        raise ValueError(f"`{operation.function}` is adapted as `{known.operation.op}` already: end that first")
-    return known
+def _replacement_of(operation: Operation) -> Held:
+    known, held = _REPLACEMENTS.get(operation.function, (None, None))
+    if held is None or (known is not operation and not held.is_held):
+        # another adapter of the same function takes the place of one that nobody holds
+        known, held = _REPLACEMENTS[operation.function] = (operation, replacement(operation))
+    if known is not operation:
+        own = known.op if known is not None else operation.op
+        raise ValueError(f"`{operation.function}` is adapted as `{own}` already: end that first")
+    return held
 
 
 def attached(chosen: Sequence[Operation]) -> contextlib.ExitStack:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -81,7 +82,8 @@ class MakerHook:
         self._hook = Hook(operation, _attend)
 
     def misfit(self) -> str | None:
-        return None
+        """The argument that the adapter expects, if the function does not have it."""
+        return None if "block_sizes" in inspect.signature(self.original).parameters else "block_sizes"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)

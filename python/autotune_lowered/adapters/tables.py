@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib.util
+import os
 import pathlib
 import runpy
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._printable import printable
 from .places import Arguments, Config
 
 Key = tuple[Any, ...]
@@ -41,14 +44,12 @@ class SourceTable:
     def source(self, folder: pathlib.Path) -> str:
         """The module as it is in a folder, else as it is installed. Raises ValueError if it is nowhere."""
         path = self.file_in(folder)
-        if not path.is_file():
+        if not os.path.lexists(path):
             spec = importlib.util.find_spec(self.module)
             if spec is None or not spec.origin:
                 raise ValueError(f"there is no `{self.module}`: write into a checkout of its project, or install it")
             path = pathlib.Path(spec.origin)
-        if path.stat().st_size > _MOST_BYTES:
-            raise ValueError(f"`{path}` is larger than {_MOST_BYTES >> 20} MB, so it is no table")
-        return path.read_text(encoding="utf-8")
+        return read_text(path, _MOST_BYTES)
 
     def with_rows(self, source: str, rows: Mapping[Key, tuple[Any, ...]]) -> str:
         """The source with these rows: in place of those with the same key, the others at the end of the dictionary.
@@ -107,6 +108,18 @@ class SourceTable:
             answer = None if self.look_up is None else tuple(self.look_up(members, arguments))  # type: ignore[arg-type]
             if answer is not None and answer[: len(value)] != value:
                 raise ValueError(f"the look-up of `{self.module}` gives {answer!r}, and not {value!r}")
+
+
+def read_text(path: pathlib.Path, most: int) -> str:
+    """The text of a regular file of at most so many bytes. Raises ValueError for any other one."""
+    # a FIFO would be waited for
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"`{printable(str(path))}` is not a regular file")
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"`{printable(str(path))}` is larger than {most >> 20} MB")
+    return found.decode()
 
 
 def _literal(node: ast.expr | None) -> Any:

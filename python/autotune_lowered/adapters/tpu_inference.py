@@ -140,6 +140,8 @@ def _tpu_version(device: Mapping[str, Any]) -> int:
 
 
 def _rpa_settings(call: Arguments, config: Config) -> dict[str, str]:
+    if not all(type(value) is int for value in config.values()):
+        raise ValueError("a block size is no whole number")
     return {
         f"RPA_V3_{name}_BLOCK_SIZES": ",".join(str(config[block]) for block in _named(case))
         for case, name in _CASES.items()

@@ -1,4 +1,4 @@
-"""Attributes of a library that are replaced while someone needs it, and put back after the last of them."""
+"""What is replaced in a library while someone needs it, and put back after the last of them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from .import_hook import after_import
 Replacement = tuple[type, str, Any]
 
 
-class Replaced:
-    """The replacements in one module of a library; none if the library is not as expected."""
+class Held:
+    """A change of a module, made for the first who needs it and undone after the last."""
 
-    def __init__(self, module: str, replacements: Callable[[ModuleType], Iterable[Replacement] | None]) -> None:
+    def __init__(self, module: str, change: Callable[[ModuleType], Callable[[], None] | None]) -> None:
+        """`change` makes it and returns what undoes it; `None` if the module is not as expected."""
         self._module = module
-        self._replacements = replacements
+        self._change = change
         self._lock = threading.Lock()
         self._holders: list[object] = []
-        self._originals: list[Replacement] = []
+        self._undo: Callable[[], None] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        return bool(self._holders)
 
     def hold(self) -> Callable[[], None]:
-        """Replace the attributes, now or once the module is imported; returns a function that ends it."""
+        """Make the change, now or once the module is imported; returns a function that ends it."""
         holder = object()
         cancel = after_import(self._module, functools.partial(self._attach, holder))
 
@@ -38,12 +43,9 @@ class Replaced:
     def _attach(self, holder: object, module: ModuleType) -> None:
         with self._lock:
             if not self._holders:
-                replacements = self._replacements(module)
-                if replacements is None:
+                self._undo = self._change(module)
+                if self._undo is None:
                     return
-                for owner, name, value in replacements:
-                    self._originals.append((owner, name, vars(owner)[name]))
-                    setattr(owner, name, value)
             self._holders.append(holder)
 
     def _detach(self, holder: object) -> None:
@@ -51,5 +53,26 @@ class Replaced:
             if holder not in self._holders:
                 return
             self._holders.remove(holder)
-            while self._originals and not self._holders:
-                setattr(*self._originals.pop())
+            if not self._holders and self._undo is not None:
+                self._undo()
+
+
+def replaced(module: str, replacements: Callable[[ModuleType], Iterable[Replacement] | None]) -> Held:
+    """Attributes of a module's classes; none if `replacements` finds the module not as expected."""
+
+    def change(module: ModuleType) -> Callable[[], None] | None:
+        wanted = replacements(module)
+        if wanted is None:
+            return None
+        originals = []
+        for owner, name, value in wanted:
+            originals.append((owner, name, vars(owner)[name]))
+            setattr(owner, name, value)
+
+        def undo() -> None:
+            for owner, name, value in reversed(originals):
+                setattr(owner, name, value)
+
+        return undo
+
+    return Held(module, change)

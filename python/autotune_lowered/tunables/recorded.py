@@ -12,9 +12,9 @@ from ..record.arguments import Unrecordable, holds_tracer
 from ..record.call import RecordedCall
 from ..record.dtypes import data_of, implementation_of, keys_from, spec_of_data
 from ..record.fills import KEY_BITS, Fill
-from ..record.mapped import mapped, whole_spec, whole_values
+from ..record.mapped import mapped, whole_arrays, whole_spec, whole_values
 from ..record.mesh import axes_used, mesh_over
-from ..record.recorder import lowering
+from ..record.recorder import active, lowering
 from .call import TRACED, Call
 
 Config = Mapping[str, Any]
@@ -53,6 +53,22 @@ class Recordable(Protocol):
 
     def under(self, bound: inspect.BoundArguments, config: Config) -> Any:
         """Call the function with a config."""
+
+
+def arrays_after_recording(declaration: Recordable, call: Call, key: str) -> dict[str, Any]:
+    """Records a call if a recorder is in force; returns the arrays to continue with."""
+    recorder = active()
+    if recorder is None:
+        return dict(call.arrays)
+    if recorder.wants(declaration.op_id, key):
+        try:
+            recorded = recorded_call(declaration, call, key)
+        except Unrecordable as reason:
+            recorder.skipped(declaration.op_id, key, str(reason))
+        else:
+            recorder.watch(declaration.op_id, key, whole_arrays(call.arrays, call.batch))
+            recorder.record(recorded)
+    return dict(recorder.listen(declaration.op_id, key, call.arrays))
 
 
 def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall:

@@ -8,13 +8,11 @@ from typing import Any, ParamSpec, TypeVar
 
 from .._label import labelled
 from ..lookup.best import config_to_trace
-from ..record.arguments import Unrecordable
-from ..record.mapped import whole_arrays
 from ..record.recorder import active
 from .call import Call, split
 from .call_key import Undescribable
 from .declaration import Declaration
-from .recorded import recorded_call
+from .recorded import arrays_after_recording
 from .search_space import Config, Constraint
 
 P = ParamSpec("P")
@@ -68,25 +66,10 @@ class Tunable(Declaration):
                 self.warn_once("", reason)
             return self.function(*args, **kwargs)
         key = call.key
-        bound.arguments.update(call.fill(list(self._record(call, key).values())))
+        bound.arguments.update(call.fill(list(arrays_after_recording(self, call, key).values())))
         # no `@`, at which HLO cuts names
         with labelled(f"ejkernel_ops#{self.op}.v{self.version}:{key}", call.arrays.values()):
             return self.function(*bound.args, **(bound.kwargs | self.config_for(key)))
-
-    def _record(self, call: Call, key: str) -> Mapping[str, Any]:
-        """Records a call if a recorder is in force; returns the arrays to continue with."""
-        recorder = active()
-        if recorder is None:
-            return call.arrays
-        if recorder.wants(self.op_id, key):
-            try:
-                recorded = recorded_call(self, call, key)
-            except Unrecordable as reason:
-                recorder.skipped(self.op_id, key, str(reason))
-            else:
-                recorder.watch(self.op_id, key, whole_arrays(call.arrays, call.batch))
-                recorder.record(recorded)
-        return recorder.listen(self.op_id, key, call.arrays)
 
 
 def tunable(

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from ..._label import payload
-from ..replaced import Replaced, Replacement
+from ..replaced import Replacement, replaced
 
 # the methods of ejkernel's executor that put a stamp around a call
 _HASH, _JSON = "_stamp_hash", "_stamp_json"
@@ -25,7 +25,7 @@ def _replacements(module: ModuleType) -> Iterable[Replacement]:
             yield module.Executor, name, _whole(_scoped if name == _HASH else stamps[name])
 
 
-_STAMPS = Replaced("ejkernel.ops.execution.executor", _replacements)
+_STAMPS = replaced("ejkernel.ops.execution.executor", _replacements)
 
 
 def _whole(stamp: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from ...record.recorder import active
 from ...record.registry import Registry
 from ...record.stand_in import answered
 from ...record.target import Target
-from ..replaced import Replaced, Replacement
+from ..replaced import Replacement, replaced
 from .bound import describe_call, label
 
 _LOG = logging.getLogger("autotune_lowered")
@@ -46,7 +46,7 @@ def _replacements(tokamax: ModuleType) -> list[Replacement] | None:
     ]
 
 
-_CALLS = Replaced("tokamax", _replacements)
+_CALLS = replaced("tokamax", _replacements)
 
 
 def _on_op(original: Callable[..., Any]) -> Callable[..., Any]:
