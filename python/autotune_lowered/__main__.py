@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = {"capture_values": options.capture_values, "adapters": adapters}
     try:
         recorded = recording(options.registry, platforms=platforms, target=options.target, **settings)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         record.error(printable(str(error)))
     sys.argv = [options.script, *options.rest]
     with recorded:

@@ -28,8 +28,8 @@ class adapt:
     end of a `with` block.
 
     Arguments:
-        function: `package.module:function`, or the name of a set (`jax-pallas`, `tpu-inference`, `sglang-jax`, `maxtext`) or of an entry point
-            of the group `autotune_lowered_adapters`, with no further arguments.
+        function: `package.module:function`. With no further arguments, the name of a set: `jax-pallas`,
+            `tpu-inference`, `sglang-jax`, `maxtext`, or an entry point of the group `autotune_lowered_adapters`.
         parameters: The arguments that hold what is tuned. An argument that is a tuple, a named tuple or a dataclass
             names its parts or fields; any other one has `None`. A list names arguments of the last kind.
         space: The values to try, by parameter or part.
