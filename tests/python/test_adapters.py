@@ -347,12 +347,12 @@ def test_an_unmodified_program_is_recorded_with_adapters(tmp_path):
     done = record("jax-pallas,maxtext")
     assert done.returncode == 0, done.stderr
     assert {one["invocation"]["op_id"] for one in records(tmp_path / "registry")} == {"jax.gpu.softmax@v1"}
+    wrong = record("jax\x1b[31m")
+    assert wrong.returncode == 2 and "there are no adapters called" in wrong.stderr and "\x1b" not in wrong.stderr
     (tmp_path / "registry").rename(tmp_path / "whole")
     (tmp_path / "registry").write_text("in the way")
     unwritable = record("jax-pallas")
     assert unwritable.returncode == 2 and "record: error: `" in unwritable.stderr.splitlines()[-1], unwritable.stderr
-    wrong = record("jax\x1b[31m")
-    assert wrong.returncode == 2 and "there are no adapters called" in wrong.stderr and "\x1b" not in wrong.stderr
 
 
 def test_batches_are_valid():
