@@ -122,8 +122,8 @@ pub fn look(rounds: &[Round], limits: &Limits, spread: &ProcessSpread) -> Option
     let question = ProcessQuestion::difference(CONFIDENCE, 0.0, 1);
     // how far each process is beyond the limit
     let beyond: Vec<ProcessRatio> = processes.iter().map(|process| process.over(limit)).collect();
-    let e_value = question.judge(&beyond, spread).map_or(1.0, |verdict| verdict.e_value);
-    let over_processes = question.judge(&processes, spread).filter(|_| processes.len() > 1);
+    let e_value = question.judge(&beyond, &[*spread]).map_or(1.0, |verdict| verdict.e_value);
+    let over_processes = question.judge(&processes, &[*spread]).filter(|_| processes.len() > 1);
     let interval = match over_processes {
         Some(verdict) => verdict.interval,
         None => anytime_interval(&ratios, CONFIDENCE)?,

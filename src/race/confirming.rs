@@ -94,22 +94,23 @@ fn confirmations(
     let all: Vec<Vec<ProcessRatio>> =
         candidates.iter().map(|&candidate| referee.processes(evidence, candidate)).collect();
     let spreads = spreads(referee, &all);
-    let known = all.into_iter().zip(spreads).zip(candidates).map(|((processes, spread), candidate)| {
+    let known = all.into_iter().zip(spreads).zip(candidates).map(|((processes, spreads), candidate)| {
         let is_left = !evidence.failures.contains_key(candidate);
-        let verdict = question.judge(&processes, &spread).filter(|_| is_left)?;
+        let verdict = question.judge(&processes, &spreads).filter(|_| is_left)?;
         Some(Confirmation { verdict, processes })
     });
     known.collect()
 }
 
-/// The spread to assume for each of several questions: what is known of the machine, and the processes of the others. A
-/// question's own processes are no evidence of their own spread.
-pub(crate) fn spreads(referee: &Referee<'_>, all: &[Vec<ProcessRatio>]) -> Vec<ProcessSpread> {
-    let spread = |(index, own): (usize, &Vec<ProcessRatio>)| {
-        let others = all.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, processes)| processes);
-        others.fold(referee.options.spread_of(own), |spread, other| spread.and(other))
+/// The spreads to assume for each of several questions: what is known of the machine, alone and with each other
+/// question's processes. A question's own processes are no evidence of their own spread.
+pub(crate) fn spreads(referee: &Referee<'_>, all: &[Vec<ProcessRatio>]) -> Vec<Vec<ProcessSpread>> {
+    let spreads = |(index, own): (usize, &Vec<ProcessRatio>)| {
+        let of_machine = referee.options.spread_of(own);
+        let others = all.iter().enumerate().filter(|(other, processes)| *other != index && processes.len() > 1);
+        std::iter::once(of_machine).chain(others.map(|(_, other)| of_machine.and(other))).collect()
     };
-    all.iter().enumerate().map(spread).collect()
+    all.iter().enumerate().map(spreads).collect()
 }
 
 impl<'a> Measuring<'a> {

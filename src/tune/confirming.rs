@@ -117,11 +117,11 @@ impl Autotuner<'_> {
         let spreads = spreads(&self.referee(&first.call.identity), &all);
         let mut known = all.iter().zip(&spreads);
         open.retain_mut(|one| {
-            let Some((own, spread)) = known.next() else { return true };
+            let Some((own, spreads)) = known.next() else { return true };
             // they may take half as long again as the race
             let is_late = self.options.race.budget.is_some_and(|budget| one.spent >= budget / 2);
             let is_last = is_over || is_late || one.processes >= self.options.race.most_processes(own);
-            !self.conclude(one, spread, (of, is_last))
+            !self.conclude(one, spreads, (of, is_last))
         });
     }
 
@@ -134,7 +134,7 @@ impl Autotuner<'_> {
     }
 
     /// Concludes a call if it is decided, or will not be. Returns whether it did.
-    fn conclude(&mut self, one: &mut OpenCall<'_>, spread: &ProcessSpread, (of, is_last): (usize, bool)) -> bool {
+    fn conclude(&mut self, one: &mut OpenCall<'_>, spreads: &[ProcessSpread], (of, is_last): (usize, bool)) -> bool {
         let OpenCall { index, call, step, .. } = one;
         let Some(operation) = &mut step.operation else { return true };
         if operation.status != Status::Provisional {
@@ -145,7 +145,7 @@ impl Autotuner<'_> {
             &mut **call;
         let known = (identity.clone(), std::mem::take(evidence), cached.clone());
         let mut tuning = Tuning::of_provisional((self, &events), race, (known, *is_own), operation);
-        let conclusion = tuning.conclusion(winner, spread, is_last);
+        let conclusion = tuning.conclusion(winner, spreads, is_last);
         let name = tuning.result.call.to_string();
         let slice = match conclusion {
             Conclusion::Open => {
@@ -199,7 +199,7 @@ enum Conclusion {
 
 impl Tuning<'_, '_> {
     /// The conclusion on a provisional winner, which is another one if the first failed in a fresh process.
-    fn conclusion(&mut self, winner: &mut usize, spread: &ProcessSpread, is_last: bool) -> Conclusion {
+    fn conclusion(&mut self, winner: &mut usize, spreads: &[ProcessSpread], is_last: bool) -> Conclusion {
         let mut judgement = self.judgement(self.incumbent());
         if judgement.outcome != JudgedOutcome::Faster {
             return Conclusion::Judged(Box::new(judgement));
@@ -207,7 +207,7 @@ impl Tuning<'_, '_> {
         *winner = judgement.winner;
         let processes = self.referee().processes(&self.evidence, *winner);
         let question = ProcessQuestion::gain(&self.referee().options.rules);
-        let verdict = question.judge(&processes, spread);
+        let verdict = question.judge(&processes, spreads);
         let outcome = verdict.map_or(ProcessOutcome::Open, |verdict| match is_last {
             true => question.at_last(&verdict),
             false => verdict.outcome,

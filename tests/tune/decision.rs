@@ -533,7 +533,7 @@ impl Call {
             }));
             let known = process_ratios(&confirming, judged.winner, BASELINE);
             let question = ProcessQuestion::gain(&rules);
-            let said = question.judge(&known, &ProcessSpread::QUIET).unwrap();
+            let said = question.judge(&known, &[ProcessSpread::QUIET]).unwrap();
             published = match if process == 8 { question.at_last(&said) } else { said.outcome } {
                 ProcessOutcome::Confirmed => Some(judged.winner),
                 ProcessOutcome::Refuted => Some(BASELINE),

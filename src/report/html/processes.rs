@@ -38,7 +38,7 @@ mod tests {
             ratios.map(|(ratio, epoch)| ProcessRatio::new(epoch, ratio, 0.01)).collect();
         processes[2].is_contended = true;
         let question = ProcessQuestion::gain(&DecisionRules::default());
-        let verdict = question.judge(&processes, &ProcessSpread::QUIET).unwrap();
+        let verdict = question.judge(&processes, &[ProcessSpread::QUIET]).unwrap();
         let drawn = super::processes(&Confirmation { verdict, processes }, false).into_string();
         assert!(drawn.contains("3 processes") && drawn.contains("Pale dots"), "{drawn}");
         let dots = |class: &str| {

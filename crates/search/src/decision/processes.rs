@@ -5,8 +5,9 @@
 //! how much the ratio itself varies. The estimand is the geometric mean of the ratio over processes.
 //!
 //! A process's logarithm of the ratio is `x ~ N(μ, σ² + w²)`: `w` is the standard error of its own rounds' median, and
-//! `σ` the spread between processes. Two or three processes cannot tell `σ`, so it has a distribution, a scaled inverse
-//! χ², from what is known of the machine and from the other calls of the run ([`ProcessSpread`]). The e-value is the
+//! `σ` the spread between processes. Two or three processes cannot tell `σ`, so it has a distribution ([`ProcessSpread`]):
+//! a scaled inverse χ² from what is known of the machine, mixed with those that also count one other call of the run
+//! each. A mixture, because calls differ: one that varies says little about those that do not. The e-value is the
 //! likelihood of the ratios under `μ ~ N(0, τ²)`, averaged over a few `τ`, over that under `μ = 0`, both averaged over
 //! `σ`. It is a martingale over processes, so it may be looked at after each of them (Ville's inequality; Robbins,
 //! Statistical methods related to the law of the iterated logarithm, 1970). One process multiplies it by a bounded
@@ -86,9 +87,9 @@ impl ProcessQuestion {
         Self { is_two_sided: true, least, needed: 1.0 / error.max(f64::MIN_POSITIVE), confidence: 1.0 - error }
     }
 
-    /// Judges the processes of one candidate; `None` if there are none.
-    pub fn judge(&self, processes: &[ProcessRatio], spread: &ProcessSpread) -> Option<ProcessVerdict> {
-        let likelihoods = Likelihoods::of(processes, spread)?;
+    /// Judges the processes of one candidate, whose spread is one of these, each as likely; `None` if there are none.
+    pub fn judge(&self, processes: &[ProcessRatio], spreads: &[ProcessSpread]) -> Option<ProcessVerdict> {
+        let likelihoods = Likelihoods::of(processes, spreads)?;
         let most = most_of(processes);
         let e_value = likelihoods.e_value().min(most);
         let interval = likelihoods.interval(self.confidence);
@@ -157,13 +158,14 @@ impl UnderSpread {
 }
 
 impl Likelihoods {
-    fn of(processes: &[ProcessRatio], spread: &ProcessSpread) -> Option<Self> {
+    fn of(processes: &[ProcessRatio], spreads: &[ProcessSpread]) -> Option<Self> {
         let values: Vec<(f64, f64)> = processes.iter().map(|process| (process.log(), process.error)).collect();
         let is_usable = |(log, error): &(f64, f64)| log.is_finite() && error.is_finite();
-        if values.is_empty() || !values.iter().all(is_usable) || spread.deviation <= 0.0 {
+        let is_known = |spread: &ProcessSpread| spread.deviation > 0.0;
+        if values.is_empty() || !values.iter().all(is_usable) || spreads.is_empty() || !spreads.iter().all(is_known) {
             return None;
         }
-        let under = spread.scales().into_iter().map(|(sigma, weight)| {
+        let under = spreads.iter().flat_map(ProcessSpread::scales).map(|(sigma, weight)| {
             let precisions = values.iter().map(|(log, error)| (log, 1.0 / (sigma * sigma + error * error)));
             let mut one = UnderSpread { log_weight: weight.ln(), precision: 0.0, sum: 0.0, squares: 0.0 };
             for (log, precision) in precisions {
@@ -253,15 +255,28 @@ mod tests {
 
     fn verdict(logs: &[f64], is_contended: bool) -> ProcessVerdict {
         let spread = if is_contended { ProcessSpread::CONTENDED } else { ProcessSpread::QUIET };
-        ProcessQuestion::gain(&DecisionRules::default()).judge(&processes(logs, is_contended), &spread).unwrap()
+        among(&[spread], logs, is_contended)
+    }
+
+    fn among(spreads: &[ProcessSpread], logs: &[f64], is_contended: bool) -> ProcessVerdict {
+        ProcessQuestion::gain(&DecisionRules::default()).judge(&processes(logs, is_contended), spreads).unwrap()
     }
 
     /// Looks after each of twelve processes, as a run does; how it ended, and after how many.
-    fn walk(mut next: impl FnMut() -> f64, is_contended: bool) -> (ProcessOutcome, usize) {
+    fn walk(next: impl FnMut() -> f64, is_contended: bool) -> (ProcessOutcome, usize) {
+        let spread = if is_contended { ProcessSpread::CONTENDED } else { ProcessSpread::QUIET };
+        walk_among(&[spread], next, is_contended)
+    }
+
+    fn walk_among(
+        spreads: &[ProcessSpread],
+        mut next: impl FnMut() -> f64,
+        is_contended: bool,
+    ) -> (ProcessOutcome, usize) {
         let mut logs = Vec::new();
         for _ in 0..12 {
             logs.push(next());
-            let outcome = verdict(&logs, is_contended).outcome;
+            let outcome = among(spreads, &logs, is_contended).outcome;
             if outcome != ProcessOutcome::Open {
                 return (outcome, logs.len());
             }
@@ -292,7 +307,7 @@ mod tests {
                 under_any += weight * likelihood(mean, sigma) * prior * 0.002;
             }
         }
-        let found = Likelihoods::of(&processes(&logs, false), &spread).unwrap().e_value();
+        let found = Likelihoods::of(&processes(&logs, false), &[spread]).unwrap().e_value();
         assert!((found / (under_any / under_one) - 1.0).abs() < 0.02, "{found} {}", under_any / under_one);
     }
 
@@ -307,11 +322,12 @@ mod tests {
         let one_odd = verdict(&[-0.3, 0.0, 0.0], false);
         assert!(one_odd.outcome != ProcessOutcome::Confirmed && one_odd.least_gain.unwrap() > 0.04, "{one_odd:?}");
         let question = ProcessQuestion::gain(&DecisionRules::default());
-        assert_eq!(question.judge(&[], &ProcessSpread::QUIET), None);
+        assert_eq!(question.judge(&[], &[ProcessSpread::QUIET]), None);
         let bad = [ProcessRatio::new(0, f64::NAN, 0.1)];
-        assert_eq!(question.judge(&bad, &ProcessSpread::QUIET), None);
+        assert_eq!(question.judge(&bad, &[ProcessSpread::QUIET]), None);
+        assert_eq!(question.judge(&processes(&[0.0], false), &[]), None);
         let both_ways = ProcessQuestion::difference(0.95, 0.01, 2);
-        let slower = both_ways.judge(&processes(&[0.2, 0.21, 0.2], false), &ProcessSpread::QUIET).unwrap();
+        let slower = both_ways.judge(&processes(&[0.2, 0.21, 0.2], false), &[ProcessSpread::QUIET]).unwrap();
         assert_eq!((slower.outcome, slower.e_value > 40.0), (ProcessOutcome::Confirmed, true));
     }
 
@@ -369,6 +385,27 @@ mod tests {
         assert_eq!(ProcessSpread::QUIET.and(&processes(&[0.4], false)), ProcessSpread::QUIET);
         let all: f64 = wild.scales().iter().map(|(_, weight)| weight).sum();
         assert!((all - 1.0).abs() < 1e-12);
+    }
+
+    /// As it was met: eight processes of a call agreed on a gain of twelve per cent, and those of another call of the run
+    /// differed by a factor of four.
+    #[test]
+    fn a_call_whose_processes_agree_is_decided_beside_one_that_varies() {
+        let quiet = ProcessSpread::QUIET;
+        let wild = quiet.and(&processes(&[-2.6, -1.1, -1.1], false));
+        let agreed = [0.904, 0.871, 0.869, 0.883, 0.874, 0.884, 0.881, 0.883].map(f64::ln);
+        assert_eq!(among(&[wild], &agreed, false).outcome, ProcessOutcome::Open, "the other call alone hides it");
+        assert_eq!(among(&[quiet, wild], &agreed, false).outcome, ProcessOutcome::Confirmed);
+        // and one that varies itself is confirmed no more often by chance
+        let mut random = Normals::new(Draw::new(5, 0));
+        for deviation in [0.02, 0.1, 0.4] {
+            let mut wrong = 0;
+            for _ in 0..1000 {
+                let outcome = walk_among(&[quiet, wild], || deviation * random.next(), false).0;
+                wrong += u32::from(outcome == ProcessOutcome::Confirmed);
+            }
+            assert!(wrong <= 10, "{wrong} of 1000 at {deviation}");
+        }
     }
 
     #[test]

@@ -161,7 +161,7 @@ impl<'a> DecidedRace<'a> {
         let mut fresh: Vec<ProcessRatio> = Vec::new();
         loop {
             fresh.push(first.with_ratio((center + deviation * draws.next()).exp()));
-            let verdict = question.judge(&fresh, &self.spread)?;
+            let verdict = question.judge(&fresh, &[self.spread])?;
             let is_last = fresh.len() >= self.most_processes;
             let outcome = if is_last { question.at_last(&verdict) } else { verdict.outcome };
             match outcome {
