@@ -7,6 +7,7 @@ use super::graph::Unread;
 use super::sites::Untyped;
 use super::structure::Structure;
 use crate::counted::{counted, listed};
+use crate::printable::printable;
 
 /// The code of [`cut_sites`].
 pub(super) const CALL_SITES_CUT: &str = "call-sites-cut";
@@ -253,6 +254,15 @@ pub(super) fn kernels_cut() -> Diagnosis {
     let message = "there are more kernels than are listed, so one that runs on defaults may be missing; scan the part of \
                    the program that you ask about";
     Diagnosis { code: KERNELS_CUT.to_owned(), message: message.to_owned() }
+}
+
+/// Says that a label names another operation than the kernel that its call has become.
+pub(super) fn stale_adapter(label: &str, operation: &str) -> Diagnosis {
+    let message = format!(
+        "the label of `{label}` stands on a kernel that names itself `{operation}`: the adapter was for another version of \
+         the project, so what it recorded and tuned is not what runs; record with the adapters of this version"
+    );
+    Diagnosis { code: "stale-adapter".to_owned(), message: printable(&message) }
 }
 
 fn long_names(structure: &Structure, form: &str, say: &mut impl FnMut(&str, String)) {

@@ -9,7 +9,7 @@ use super::bytecode;
 use super::census::STRUCTURE_BYTES;
 use super::compressed;
 use super::detect::{self, Content, HEAD_BYTES};
-use super::diagnosis::{Counts, diagnose, kernels_cut, truncated};
+use super::diagnosis::{Counts, diagnose, kernels_cut, stale_adapter, truncated};
 use super::dump;
 use super::envelope;
 use super::error::{ScanError, ScanErrorKind};
@@ -298,9 +298,10 @@ fn scan_module(
         };
     let mut scan = assemble(form, tally, &lines, structure, is_ejkernel);
     scan.digest = whole.map(Digest::of);
-    let (kernels, are_all) = whole.map_or((Vec::new(), true), |of| kernels::of_module(form, of, &options.kernels));
-    scan.kernels = kernels;
-    scan.diagnosis.extend((!are_all).then(kernels_cut));
+    let kernels = whole.map(|of| kernels::of_module(form, of, &options.kernels)).unwrap_or_default();
+    scan.kernels = kernels.listed;
+    scan.diagnosis.extend(kernels.is_cut.then(kernels_cut));
+    scan.diagnosis.extend(kernels.disagreeing.iter().map(|(label, operation)| stale_adapter(label, operation)));
     if !is_whole {
         let head = source.window(0, HEAD_BYTES).map_err(ScanErrorKind::Unreadable)?;
         describe_large(form, &head, &mut scan);

@@ -10,7 +10,7 @@ mod names;
 mod proto;
 mod templates;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
 
@@ -55,12 +55,22 @@ pub(super) fn add(listed: &mut Vec<FoundKernel>, more: impl IntoIterator<Item = 
     is_whole
 }
 
-/// The kernels of a whole module, in the order of their first calls, and whether these are all. What cannot be read
-/// holds none.
-pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTemplates) -> (Vec<FoundKernel>, bool) {
-    let mut listed = Vec::new();
+/// The kernels of a module.
+#[derive(Debug, Default)]
+pub(super) struct Kernels {
+    /// In the order of their first calls.
+    pub(super) listed: Vec<FoundKernel>,
+    /// Whether some had no place.
+    pub(super) is_cut: bool,
+    /// Operations of labels whose kernels are known as other ones, with these.
+    pub(super) disagreeing: BTreeMap<String, String>,
+}
+
+/// The kernels of a whole module. What cannot be read holds none.
+pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTemplates) -> Kernels {
+    let mut kernels = Kernels::default();
     if !holds_target(bytes) {
-        return (listed, true);
+        return kernels;
     }
     let mut calls: Vec<Call> = Vec::new();
     match form {
@@ -81,6 +91,10 @@ pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTempla
         ModuleForm::DumpFolder => {}
     }
     let is_short = calls.len() <= MAX_CALLS;
-    let is_whole = add(&mut listed, calls.into_iter().take(MAX_CALLS).map(|call| kernel_of(call, templates)));
-    (listed, is_short && is_whole)
+    calls.truncate(MAX_CALLS);
+    let told = calls.iter().filter_map(|call| templates.disagreement(call));
+    kernels.disagreeing = told.map(|(label, known)| (label, known.operation)).collect();
+    let is_whole = add(&mut kernels.listed, calls.into_iter().map(|call| kernel_of(call, templates)));
+    kernels.is_cut = !(is_short && is_whole);
+    kernels
 }

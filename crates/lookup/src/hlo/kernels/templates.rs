@@ -73,6 +73,9 @@ struct TemplateText {
     /// Whether a file of a project must be known, because the name is a common one.
     #[serde(default)]
     needs_file: bool,
+    /// The operations of adapters whose calls hold it, as their labels name them.
+    #[serde(default)]
+    labels: Vec<String>,
     /// The values that the project takes if nothing is tuned.
     #[serde(default)]
     defaults: BTreeMap<String, Value>,
@@ -92,6 +95,7 @@ struct Template {
     static_metadata: BTreeMap<String, String>,
     launch: Vec<String>,
     needs_file: bool,
+    labels: Vec<String>,
     defaults: BTreeMap<String, Value>,
 }
 
@@ -121,7 +125,24 @@ impl KernelTemplates {
 
     /// What the kernel of a call is.
     pub(super) fn recognise(&self, call: &Call) -> Option<KnownKernel> {
-        self.own.iter().chain(BUILT_IN.iter()).find_map(|template| template.recognise(call))
+        self.all().find_map(|template| template.recognise(call))
+    }
+
+    /// What a call's label and its kernel's name say of it, if they disagree: the label is of an adapter, and the kernel
+    /// is known and none of that adapter's.
+    pub(super) fn disagreement(&self, call: &Call) -> Option<(String, KnownKernel)> {
+        let label = call.label()?;
+        let is_of = |template: &Template| template.labels.iter().any(|known| known == label);
+        if !self.all().any(is_of) {
+            return None;
+        }
+        let mut known = self.all().filter_map(|template| Some((template.recognise(call)?, is_of(template))));
+        let first = known.next()?;
+        (!first.1 && known.all(|(_, is_own)| !is_own)).then(|| (label.to_owned(), first.0))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Template> {
+        self.own.iter().chain(BUILT_IN.iter())
     }
 }
 
@@ -149,6 +170,7 @@ fn read(text: &str) -> Result<Vec<Template>, KernelTemplatesError> {
             static_metadata: text.static_metadata,
             launch: text.launch,
             needs_file: text.needs_file,
+            labels: text.labels,
             defaults: text.defaults,
         })
     };
@@ -306,6 +328,32 @@ mod tests {
         let of = |file| KernelTemplates::default().recognise(&call(file)).map(|known| known.operation);
         assert_eq!(of("/x/jax/experimental/pallas/ops/gpu/hopper_matmul_mgpu.py").as_deref(), Some("hopper_matmul"));
         assert_eq!(of("/x/mine.py"), None);
+    }
+
+    /// A label says `jax.tpu.gmm`, and what its call has become names itself.
+    #[test]
+    fn a_label_and_a_name_that_disagree_are_told() {
+        let of = |label: &str, name: &str| {
+            let call = Call {
+                target: "tpu_custom_call".to_owned(),
+                name: Some(name.to_owned()),
+                scope: format!("jit(f)/ejkernel_ops#{label}:0123456789abcdef/pallas_call"),
+                ..Call::default()
+            };
+            KernelTemplates::default().disagreement(&call).map(|(label, known)| (label, known.operation))
+        };
+        let gmm = "gmm_v2-g_8-m_256-k_6144-act_silu-n_4096-tm_64-tk_3072-tn_128";
+        let told = Some(("tpu_inference.rpa_v3".to_owned(), "gmm_v2".to_owned()));
+        assert_eq!(of("tpu_inference.rpa_v3.v1", gmm), told);
+        for (label, name) in [
+            ("tpu_inference.rpa_v3.v1", "RPAd-p_64-bq_8_8-bkv_512_256"),
+            ("maxtext.gmm_v2.v3", gmm),
+            // a user's own operation around it, and a kernel that nobody knows
+            ("mine.v1", gmm),
+            ("tpu_inference.rpa_v3.v1", "somebody's"),
+        ] {
+            assert_eq!(of(label, name), None, "{label} {name}");
+        }
     }
 
     #[test]
