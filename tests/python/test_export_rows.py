@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import pathlib
 import runpy
 import sys
 
@@ -74,7 +75,7 @@ def operation(**more):
             "block": importlib.import_module("their_project.table").block_of(call["x"].shape, "float32")
         },
         table=table,
-        settings=lambda call, config: {"THEIR_BLOCK": str(config["block"])},
+        settings=more.pop("settings", lambda call, config: {f"BLOCK_{call['x'].shape[0]}": str(config["block"])}),
         **more,
     )
 
@@ -147,7 +148,7 @@ def test_rows_are_obeyed_by_the_unmodified_caller_and_the_rest_of_the_file_stays
     cache = cached(tmp_path, run, *entries)
     written = autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
     assert written.files == [checkout / "table.py"] and not written.skipped and len(written.rows) == 3
-    assert written.settings.keys() == {"THEIR_BLOCK"}
+    assert written.settings == {"BLOCK_128": "64", "BLOCK_256": "32", "BLOCK_512": "64"}
     expected = TABLE.replace("(16,),  # by hand", "(64,),  # by hand").replace("(\n        2 * 16,\n    )", "(64,)")
     expected = expected.replace("    # keep-sorted end", "    (256, 64, 'float32'): (32,),\n    # keep-sorted end")
     assert (checkout / "table.py").read_text() == expected
@@ -286,3 +287,183 @@ def test_tables_of_tpu_inference_answer_with_the_new_rows(tmp_path, run):
     found = runpy.run_path(str(path), run_name="tpu_inference.written")["TUNED_BLOCK_SIZES_RAW"]
     key = (6, 256, 1024, 1024, "int8", "int8")
     assert found == shipped | {key: (256, 1024, 512)} and found != shipped and len(shipped) > 100
+
+
+NESTED = """SIZES = {
+    "TPU v6": {
+        (128, "x"): (1, 2),  # by hand
+    },
+    "TPU v5": {(8, "x"): (3, 4)},
+    "odd": make(),
+}
+"""
+
+
+def test_rows_go_below_the_keys_around_them(tmp_path):
+    table = SourceTable("their_project.table", "SIZES", row, outer=1)
+    rows = {
+        ("TPU v6", 128, "x"): (16, 32),
+        ("TPU v6", 256, "x"): (5, 6),
+        ("TPU v9", 1, "y"): (7, 8),
+        ("TPU v9", 2, "y"): (9, 9),
+    }
+    text = table.with_rows(NESTED, rows)
+    assert text == (
+        'SIZES = {\n    "TPU v6": {\n        (128, "x"): (16, 32),  # by hand\n        (256, \'x\'): (5, 6),\n    },\n'
+        '    "TPU v5": {(8, "x"): (3, 4)},\n    "odd": make(),\n'
+        "    'TPU v9': {\n        (1, 'y'): (7, 8),\n        (2, 'y'): (9, 9),\n    },\n}\n"
+    )
+    path = tmp_path / "table.py"
+    path.write_text("def make():\n    return {}\n\n\n" + text)
+    table.prove(path.read_text(), rows, path, [])
+    with pytest.raises(ValueError, match="has no dictionary at 'odd' of `SIZES`"):
+        table.with_rows(NESTED, {("odd", 1, "y"): (7, 8)})
+
+
+def test_a_row_in_one_line_stays_valid():
+    table = SourceTable("their_project.table", "SIZES", row, outer=1)
+    text = table.with_rows(NESTED, {("TPU v5", 16, "x"): (5, 6)})
+    namespace = {"make": dict}
+    exec(text, namespace)
+    assert namespace["SIZES"]["TPU v5"] == {(8, "x"): (3, 4), (16, "x"): (5, 6)}
+
+
+def test_keys_of_maxtexts_configuration(tmp_path, run):
+    project("maxtext")
+    from adapter_support import SERVING_CALLS
+
+    name = "maxtext.splash_mha"
+    function, arrays = SERVING_CALLS[name][2:]
+    with autotune_lowered.recording(
+        tmp_path / "registry",
+        target="tpu:v6e",
+        directions=("forward",),
+        adapters="maxtext",
+        candidates={f"{name}@v1": []},
+    ) as recorder:
+        lowered(function, arrays(), "tpu:v6e")
+    key = recorder.report()[0]["call_key"]
+    device = {"platform": "tpu", "device_kind": "TPU v6 lite", "hardware": {}}
+    config = {"block_q": 256, "block_kv": 512, "block_kv_compute": 256, "block_q_dkv": None}
+    cache = cached(tmp_path, run, entry(f"{name}@v1", key, config, device))
+    written = autotune_lowered.export_rows("maxtext", registry=tmp_path / "registry", cache=cache)
+    assert written.yml_text() == "sa_block_kv: 512\nsa_block_kv_compute: 256\nsa_block_q: 256\n"
+    keys = (pathlib.Path(importlib.import_module("maxtext").__path__[0]) / "configs/base.yml").read_text()
+    assert all(f"\n{name}: " in keys for name in written.yml), "MaxText has these keys"
+
+
+def test_settings_that_two_calls_need_otherwise_are_told(checkout, tmp_path, run):
+    one = operation(settings=lambda call, config: {"THEIR_BLOCK": str(config["block"])})
+    keys = recorded(tmp_path, one, 128, 256)
+    entries = [entry("their.scaled@v1", key, {"block": block}) for key, block in zip(keys, (64, 32), strict=True)]
+    written = autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cached(tmp_path, run, *entries))
+    ((name, reason),) = written.skipped
+    assert name.startswith("their.scaled@v1:") and "for another call" in reason and "it holds for all" in reason
+    assert len(written.rows) == 2 and written.settings["THEIR_BLOCK"] in ("64", "32")
+
+
+TEMPLATE = {
+    "schema": 1,
+    "operation": "their.scaled@v1",
+    "file": "N={x.shape[1]},device_name={underscored(device['device_kind'])},dtype={x.dtype}.json",
+    "key": "{next_power_of_two(x.shape[0] - 28)}",
+    "value": {
+        "BLOCK_SIZE_M": "{config.block}",
+        "as_text": "b{config.block}",
+        "twice": ["{2 * config.block}", 1.5, None],
+    },
+}
+
+
+def template(tmp_path, **changed):
+    path = tmp_path / "template.json"
+    path.write_text(json.dumps(TEMPLATE | changed))
+    return path
+
+
+def test_a_template_writes_a_json_table_with_a_file_for_each_device(checkout, tmp_path, run):
+    one = operation()
+    keys = recorded(tmp_path, one, 128, 256)
+    device = {"platform": "cpu", "device_kind": "Their Device 9", "hardware": {}}
+    entries = [entry("their.scaled@v1", key, {"block": 64}, device) for key in keys]
+    out = tmp_path / "configs"
+    out.mkdir()
+    path = out / "N=64,device_name=Their_Device_9,dtype=float32.json"
+    path.write_text('{"1": {"BLOCK_SIZE_M": 16}, "128": {"old": true}}')
+    given = dict(registry=tmp_path / "registry", cache=cached(tmp_path, run, *entries), out=out)
+    written = autotune_lowered.export_rows([], templates=[template(tmp_path)], **given)
+    assert written.files == [path] and not written.skipped
+    new = {"BLOCK_SIZE_M": 64, "as_text": "b64", "twice": [128, 1.5, None]}
+    assert json.loads(path.read_text()) == {"1": {"BLOCK_SIZE_M": 16}, "128": new, "256": new}
+    assert sorted(path.name for path in out.iterdir()) == [path.name], "nothing else is left"
+    assert "| 0.500 | 0.400 to 0.600 |" in written.markdown()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"file": "../{x.dtype}.json"}, "is no plain name of a file"),
+        ({"file": ".{x.dtype}"}, "is no plain name of a file"),
+        ({"file": "{config.block}/a.json"}, "is no plain name of a file"),
+        ({"key": "{x.__class__}"}, "there is no `.__class__`"),
+        ({"key": "{().__class__}"}, "something else than names"),
+        ({"key": "{open('/etc/passwd')}"}, "there is no `open`"),
+        ({"key": "{[y for y in x.shape]}"}, "something else than names"),
+        ({"key": "{9 ** 9 ** 9}"}, "something else than names"),
+        ({"key": "{" + " * ".join(["99999999999"] * 20) + "}"}, "too large"),
+        ({"key": "{" + "1+" * 400 + "1}"}, "it is too long"),
+        ({"key": "{x.shape[9]}"}, "out of range"),
+        ({"key": "{x.shape[0] // 0}"}, "zero"),
+        ({"key": "{config}"}, "is no number and no text"),
+        ({"key": "{missing.shape}"}, "there is no `missing`"),
+        ({"key": "{x.shape[}"}, "x.shape["),
+    ],
+)
+def test_a_template_runs_no_code_and_names_no_place(checkout, tmp_path, run, changed, words):
+    one = operation()
+    (key,) = recorded(tmp_path, one, 128)
+    cache = cached(tmp_path, run, entry("their.scaled@v1", key, {"block": 64}))
+    out = tmp_path / "configs"
+    path = template(tmp_path, **changed)
+    written = autotune_lowered.export_rows([], templates=[path], registry=tmp_path / "registry", cache=cache, out=out)
+    ((_, reason),) = written.skipped
+    assert words in reason and "\n" not in reason and not written.rows, reason
+    assert not out.exists()
+
+
+def test_what_is_no_template_is_told(tmp_path):
+    from autotune_lowered.adapters.templates import FileTable
+
+    for text in ("[]", "{", json.dumps(TEMPLATE | {"more": 1}), json.dumps(TEMPLATE | {"schema": 2})):
+        path = tmp_path / "template.json"
+        path.write_text(text)
+        with pytest.raises(ValueError, match="is no template"):
+            FileTable.read(path)
+    path.write_text(json.dumps(TEMPLATE | {"key": 5}))
+    with pytest.raises(ValueError, match="are texts"):
+        FileTable.read(path)
+
+
+def test_the_look_up_of_sglang_jax_gives_the_new_rows(tmp_path):
+    """Its attention is for an older JAX, so the call is made here."""
+    project("sgl_jax")
+    from autotune_lowered.adapters import export, sglang_jax
+
+    (one,) = [operation for operation in sglang_jax.OPERATIONS if operation.op == "sglang_jax.rpa"]
+    call = {
+        "queries": spec((256, 8, 128), jnp.bfloat16),
+        "keys": spec((256, 2, 128), jnp.bfloat16),
+        "kv_cache_fused": spec((64, 128, 4, 128), jnp.bfloat16),
+        "kv_lens": spec((8,), jnp.int32),
+        "page_indices": spec((64,), jnp.int32),
+    }
+    with export._on("TPU v6 lite"):
+        key, value = one.table.row(call, {"num_kv_pages_per_block": 8, "num_queries_per_block": 16}, {})
+        with pytest.raises(ValueError, match="takes at most 8 pages and 256 queries"):
+            one.table.row(call, {"num_kv_pages_per_block": 16, "num_queries_per_block": 16}, {})
+    path = export._write(tmp_path, one.table, {key: value}, [(call, value)], "TPU v6 lite")
+    before = one.table.source(tmp_path / "nowhere").splitlines()
+    (added,) = [line for line in path.read_text().splitlines() if line not in before]
+    assert added.strip() == "('TPU v6', 'bfloat16', 'bfloat16', 8, 2, 128, 128, 256): (8, 16),"
+    with pytest.raises(ValueError, match=r"gives \(8, 16\), and not \(4, 16\)"):
+        export._write(tmp_path, one.table, {key: value}, [(call, (4, 16))], "TPU v6 lite")

@@ -8,7 +8,7 @@ import json
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .._printable import printable
@@ -21,6 +21,7 @@ from ..record.target import Target, names
 from .operation import Operation
 from .sets import named
 from .tables import SourceTable, read_text
+from .templates import FileTable
 
 _MOST_RECORD_BYTES = 64 << 20
 
@@ -35,8 +36,14 @@ class Exported:
     """The modules that have new rows."""
     settings: dict[str, str] = dataclasses.field(default_factory=dict)
     """Variables of the environment."""
+    yml: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Keys of a configuration file."""
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    """Entries that are not written, with the reason."""
+    """Entries that are not written, and settings that hold for another call, each with the reason."""
+
+    def yml_text(self) -> str:
+        """The keys as a fragment of a YAML file."""
+        return "".join(f"{key}: {json.dumps(value)}\n" for key, value in sorted(self.yml.items()))
 
     def markdown(self) -> str:
         """A table for a pull request: what was tuned, where, by how much, and how sure that is."""
@@ -45,7 +52,7 @@ class Exported:
             "| --- | --- | --- | --- | --- | --- |",
         ]
         for one in self.rows:
-            shown = one.get("row") or one.get("settings")
+            shown = one.get("row") or one.get("settings") or one.get("yml")
             low, high = one["interval"]
             call, interval = f"{one['op_id']}:{one['call_key']}", f"{low:.3f} to {high:.3f}"
             cells = (call, one["device"], shown, f"{one['ratio']:.3f}", interval, one["compiler"])
@@ -59,6 +66,7 @@ def export_rows(
     registry: str | os.PathLike[str],
     cache: Cache | str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
+    templates: Iterable[FileTable | str | os.PathLike[str]] = (),
 ) -> Exported:
     """Write the best configs of adapted kernels as rows of their projects' own tables, and as their settings.
 
@@ -77,19 +85,24 @@ def export_rows(
         cache: A cache, or its folder; by default the one in force.
         out: A checkout of the project. Its modules are changed in place; one that is not there is written as it is
             installed. Without it, tables are not written, and only settings and rows are returned.
+        templates: Further tables, in JSON: files with templates, or `templates.FileTable`s. Their operations need no
+            adapter, so `adapters` may be empty. Their files are in `out`.
 
     Raises ValueError for an unknown set and for a table that is not as the adapter expects, OSError if a file cannot be
     written, and what opening a cache raises.
     """
-    known = {operation.op_id: operation for operation in named(adapters)}
+    forms = [one if isinstance(one, FileTable) else FileTable.read(one) for one in templates]
+    known: dict[str, Operation | None] = {form.op_id: None for form in forms}
+    known |= {operation.op_id: operation for operation in named(adapters)}
     opened = cache if isinstance(cache, Cache) else Cache.open(cache)
     calls = _recorded(pathlib.Path(registry), known)
     found = Exported()
     tables: dict[tuple[str, str], tuple[SourceTable, dict[Any, Any], list[Any], str]] = {}
+    files: dict[str, tuple[FileTable, dict[str, Any]]] = {}
     for entry in opened:
-        operation = known.get(entry.op_id)
-        if operation is None or entry.direction != "forward":
+        if entry.op_id not in known or entry.direction != "forward":
             continue
+        operation = known[entry.op_id]
         name = f"{entry.op_id}:{entry.call_key}"
         reason = _unproven(entry) or (None if name in calls else "no call of this key is recorded in the registry")
         if reason is not None:
@@ -98,14 +111,23 @@ def export_rows(
         arguments = calls[name]
         try:
             row = _described(entry)
-            if operation.settings is not None:
+            if operation is not None and operation.settings is not None:
                 row["settings"] = operation.settings(arguments, entry.config)
-                found.settings |= row["settings"]
-            if operation.table is not None:
-                key, value = operation.table.row(arguments, entry.config, entry.device)
+                found.skipped += [(name, why) for why in _join(found.settings, row["settings"])]
+            if operation is not None and operation.yml is not None:
+                row["yml"] = operation.yml(arguments, entry.config)
+                found.skipped += [(name, why) for why in _join(found.yml, row["yml"])]
+            for form in (form for form in forms if form.op_id == entry.op_id):
+                file, name_of_row, filled = form.row(arguments, entry.config, entry.device)
+                row["row"] = f"{file}: {name_of_row}: {json.dumps(filled)}"
+                files.setdefault(file, (form, {}))[1][name_of_row] = filled
+            if operation is not None and operation.table is not None:
+                kind = entry.device.get("device_kind", "")
+                with _on(kind):
+                    key, value = operation.table.row(arguments, entry.config, entry.device)
                 row["row"] = f"{key!r}: {value!r}"
                 place = (operation.table.module, operation.table.name)
-                held = tables.setdefault(place, (operation.table, {}, [], entry.device.get("device_kind", "")))
+                held = tables.setdefault(place, (operation.table, {}, [], kind))
                 held[1][key] = value
                 held[2].append((arguments, value))
         except Exception as error:  # a recorded call may lack what a row needs
@@ -115,7 +137,19 @@ def export_rows(
     if out is not None:
         for table, rows, wanted, kind in tables.values():
             found.files.append(_write(pathlib.Path(out), table, rows, wanted, kind))
+        for file, (form, filled_rows) in files.items():
+            path = pathlib.Path(out) / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, form.with_rows(path, filled_rows), lambda fresh: None)
+            found.files.append(path)
     return found
+
+
+def _join(held: dict[str, Any], more: Mapping[str, Any]) -> list[str]:
+    """Adds settings, which hold for all calls; returns those that another call needs otherwise."""
+    others = {name: value for name, value in more.items() if held.setdefault(name, value) != value}
+    said = "`{}` is {} for another call and would be {} for this one, and it holds for all"
+    return [said.format(name, held[name], value) for name, value in others.items()]
 
 
 def _unproven(entry: Entry) -> str | None:
@@ -142,7 +176,7 @@ def _described(entry: Entry) -> dict[str, Any]:
     }
 
 
-def _recorded(registry: pathlib.Path, known: Mapping[str, Operation]) -> dict[str, dict[str, Any]]:
+def _recorded(registry: pathlib.Path, known: Mapping[str, Operation | None]) -> dict[str, dict[str, Any]]:
     """The arguments of every recorded call of these operations, with specs for arrays; what is not there is `None`."""
     if not registry.is_dir():
         raise ValueError(f"`{printable(str(registry))}` is no registry: name the folder that a recording wrote")
@@ -170,22 +204,30 @@ def _write(folder: pathlib.Path, table: SourceTable, rows: dict[Any, Any], calls
     source = table.with_rows(table.source(folder), rows)
     path = table.file_in(folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".py")
+
+    def prove(fresh: pathlib.Path) -> None:
+        with _on(kind):
+            table.prove(source, rows, fresh, calls)
+
+    _replace(path, source, prove)
+    return path
+
+
+def _replace(path: pathlib.Path, text: str, prove: Callable[[pathlib.Path], None]) -> None:
+    """Writes a file beside its place, proves it, and puts it there."""
+    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=path.suffix)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(source)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        if path.exists():
-            os.chmod(fresh, path.stat().st_mode & 0o777)
-        with _on(kind):
-            table.prove(source, rows, pathlib.Path(fresh), calls)
+        os.chmod(fresh, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        prove(pathlib.Path(fresh))
         os.replace(fresh, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
         raise
-    return path
 
 
 @contextlib.contextmanager

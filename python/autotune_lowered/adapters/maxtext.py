@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from . import products
 from .operation import Operation
@@ -39,8 +40,12 @@ def _v2_baseline(call: Arguments) -> Config:
     return {name: getattr(chosen.tiles, name) for name in _V2_TILES.names}
 
 
+def _splash_keys(call: Arguments, config: Config) -> dict[str, Any]:
+    return {f"sa_{name}": value for name, value in config.items() if value is not None}
+
+
 OPERATIONS = [
-    *splash_operations("maxtext", f"{_KERNELS}.attention.splash_attention_kernel"),
+    *splash_operations("maxtext", f"{_KERNELS}.attention.splash_attention_kernel", _splash_keys),
     Operation(
         op="maxtext.gmm",
         function=f"{_KERNELS}.megablox.ops:gmm",

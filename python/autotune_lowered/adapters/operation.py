@@ -47,6 +47,8 @@ class Operation:
     """The project's own table, for `export_rows`."""
     settings: Callable[[Arguments, Config], dict[str, str]] | None = None
     """The project's variables of the environment for a config."""
+    yml: Callable[[Arguments, Config], dict[str, Any]] | None = None
+    """The project's keys of its configuration file for a config."""
     stand_in: Callable[[Operation, Callable[..., Any]], Any] | None = None
     """Makes what stands in place of the function, if it is not the kernel itself but makes it."""
     static_key: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)

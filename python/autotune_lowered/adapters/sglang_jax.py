@@ -9,6 +9,7 @@ from typing import Any
 from . import batches, products
 from .operation import Operation
 from .places import Arguments, Config, Named
+from .tables import Row, SourceTable
 
 _LAYERS = "sgl_jax.srt.layers"
 _ATTENTION = f"{_LAYERS}.attention.flash_attn_kernel"
@@ -36,6 +37,17 @@ def _table(members: Mapping[str, Any], call: Arguments) -> tuple[Any, ...]:
     return tuple(members["get_tuned_block_sizes"](*_rpa_question(call)))
 
 
+def _rpa_row(call: Arguments, config: Config, device: Mapping[str, Any]) -> Row:
+    """The row for the project's look-up, which asks for its device's name twice."""
+    module = importlib.import_module(f"{_ATTENTION}.tuned_block_sizes")
+    q_type, kv_type, heads, kv_heads, size, page_size, tokens, each = _rpa_question(call)
+    key = module.get_simplified_key(page_size, q_type, kv_type, heads, kv_heads, size, tokens)
+    value = tuple(config[name] for name in _RPA.names)
+    if value[0] > each or value[1] > tokens:
+        raise ValueError(f"the project's look-up takes at most {each} pages and {tokens} queries for such a call")
+    return (key[0], *key), value
+
+
 def _rpa_batch(call: Arguments) -> dict[str, Any]:
     """Sequences of which half decode; the others have what is left of the tokens."""
     import numpy as np
@@ -57,6 +69,7 @@ OPERATIONS = [
         space={"num_kv_pages_per_block": (1, 4, 8, 16), "num_queries_per_block": (8, 16, 32, 64)},
         baseline=_rpa_baseline,
         steering=_rpa_batch,
+        table=SourceTable(f"{_ATTENTION}.tuned_block_sizes", "TUNED_BLOCK_SIZES", _rpa_row, _table, outer=1),
         platforms=_TPU,
     ),
     Operation(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from .operation import Operation
-from .places import Fields
+from .places import Arguments, Config, Fields
 from .splash import MakerHook, identity_of
 
 _BLOCKS = Fields(
@@ -21,7 +24,9 @@ _BLOCKS = Fields(
 )
 
 
-def splash_operations(prefix: str, module: str) -> list[Operation]:
+def splash_operations(
+    prefix: str, module: str, yml: Callable[[Arguments, Config], dict[str, Any]] | None = None
+) -> list[Operation]:
     """The functions of a module that make its kernels."""
     return [
         Operation(
@@ -32,6 +37,7 @@ def splash_operations(prefix: str, module: str) -> list[Operation]:
             static_key={"made": identity_of},
             stand_in=MakerHook,
             platforms=("tpu",),
+            yml=yml,
         )
         for heads in ("mha", "mqa")
         for more in ("", "_single_device")

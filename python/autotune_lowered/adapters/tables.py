@@ -26,7 +26,7 @@ _PLAIN = (int, str, type(None))
 
 @dataclasses.dataclass(frozen=True)
 class SourceTable:
-    """A dictionary in a module of a project, from tuples to tuples."""
+    """A dictionary in a module of a project, from tuples to tuples; or of dictionaries."""
 
     module: str
     """`package.module`, which holds it."""
@@ -36,6 +36,8 @@ class SourceTable:
     """The row of a call with a config, on a device (`platform`, `device_kind`, `hardware`)."""
     look_up: Callable[[Mapping[str, Any], Arguments], tuple[Any, ...]] | None = None
     """Asks the project's own look-up of a module's members for a call."""
+    outer: int = 0
+    """The first so many parts of a row's key are the keys of the dictionaries around it."""
 
     def file_in(self, folder: pathlib.Path) -> pathlib.Path:
         """Where the module is in a checkout, or would be."""
@@ -59,20 +61,51 @@ class SourceTable:
         for part in (part for row in rows.items() for side in row for part in side):
             if type(part) not in _PLAIN:
                 raise ValueError(f"a row of `{self.name}` holds {part!r}: only whole numbers and text are written")
-        found, lines = self._dictionary(source), source.splitlines(keepends=True)
+        edits = self._edits(source.splitlines(keepends=True), self._dictionary(source), self._nested(rows), 1)
+        for start, end, text in sorted(edits, reverse=True):
+            source = source[:start] + text + source[end:]
+        return source
+
+    def _nested(self, rows: Mapping[Key, tuple[Any, ...]]) -> dict[Any, Any]:
+        """The rows under the keys of the dictionaries around them."""
+        nested: dict[Any, Any] = {}
+        for key, value in rows.items():
+            place = nested
+            for part in key[: self.outer]:
+                place = place.setdefault(part, {})
+            place[key[self.outer :]] = value
+        return nested
+
+    def _edits(
+        self, lines: list[str], found: ast.Dict, rows: Mapping[Any, Any], depth: int
+    ) -> list[tuple[int, int, str]]:
+        """The parts of the source to replace, by their ends, for the rows of one dictionary."""
         left = dict(rows)
         edits: list[tuple[int, int, str]] = []
         for key, value in zip(found.keys, found.values, strict=True):
             spelled = _literal(key)
-            if spelled in left:
-                edits.append((_offset(lines, value), _end(lines, value), repr(left.pop(spelled))))
-        if left:
-            text = "".join(f"    {key!r}: {value!r},\n" for key, value in left.items())
+            if spelled not in left:
+                continue
+            new = left.pop(spelled)
+            if not isinstance(new, dict):
+                edits.append((_offset(lines, value), _end(lines, value), repr(new)))
+            elif isinstance(value, ast.Dict):
+                edits += self._edits(lines, value, new, depth + 1)
+            else:
+                raise ValueError(
+                    f"`{self.module}` has no dictionary at {spelled!r} of `{self.name}`: its project changed"
+                )
+        if left and found.lineno == found.end_lineno:
+            # before the brace, behind what may be a comma
+            text = ", ".join(f"{key!r}: {value!r}" for key, value in left.items())
+            end = _end(lines, found) - 1
+            inner = ast.get_source_segment("".join(lines), found) or "{}"
+            is_open = not found.keys or inner[:-1].rstrip().endswith(",")
+            edits.append((end, end, text if is_open else f", {text}"))
+        elif left:
             end = self._end_of_rows(lines, found)
-            edits.append((end, end, text))
-        for start, end, text in sorted(edits, reverse=True):
-            source = source[:start] + text + source[end:]
-        return source
+            edits.append((end, end, _rows_text(left, "    " * depth)))
+        return edits
 
     def _dictionary(self, source: str) -> ast.Dict:
         for node in ast.parse(source).body:
@@ -102,8 +135,11 @@ class SourceTable:
         compile(source, str(path), "exec")
         members = runpy.run_path(str(path), run_name=self.module)
         for key, value in rows.items():
-            if tuple(members[self.name][key]) != value:
-                raise ValueError(f"`{path}` has {members[self.name][key]!r} for {key!r}, and not {value!r}")
+            held = members[self.name]
+            for part in (*key[: self.outer], key[self.outer :]):
+                held = held[part]
+            if tuple(held) != value:
+                raise ValueError(f"`{path}` has {held!r} for {key!r}, and not {value!r}")
         for arguments, value in calls:
             answer = None if self.look_up is None else tuple(self.look_up(members, arguments))  # type: ignore[arg-type]
             if answer is not None and answer[: len(value)] != value:
@@ -120,6 +156,15 @@ def read_text(path: pathlib.Path, most: int) -> str:
     if len(found) > most:
         raise ValueError(f"`{printable(str(path))}` is larger than {most >> 20} MB")
     return found.decode()
+
+
+def _rows_text(rows: Mapping[Any, Any], indent: str) -> str:
+    """Rows, and dictionaries of them, a line each."""
+    text = ""
+    for key, value in rows.items():
+        inner = f"{{\n{_rows_text(value, indent + '    ')}{indent}}}" if isinstance(value, dict) else repr(value)
+        text += f"{indent}{key!r}: {inner},\n"
+    return text
 
 
 def _literal(node: ast.expr | None) -> Any:
