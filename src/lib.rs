@@ -90,6 +90,7 @@ pub mod exchange;
 pub mod gate;
 mod junit;
 pub mod ledger;
+pub mod lowering;
 pub mod matching;
 pub mod measure;
 pub mod merge;

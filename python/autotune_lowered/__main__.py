@@ -20,6 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     record.add_argument(
         "--adapters", metavar="SETS", help="kernels of other projects, too: such as `jax-pallas,maxtext`"
     )
+    record.add_argument(
+        "--on-demand", action="store_true", help="lower the others than the baselines when `--recorder` asks for them"
+    )
     record.add_argument("--capture-values", action="store_true", help="fetch what arguments of traced calls hold")
     record.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name")
     record.add_argument("script", metavar="SCRIPT")
@@ -33,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     logging.getLogger("autotune_lowered").setLevel(logging.INFO)
     platforms = options.platforms.split(",") if options.platforms else None
     adapters = options.adapters.split(",") if options.adapters else ()
-    settings = {"capture_values": options.capture_values, "adapters": adapters}
+    settings = {"capture_values": options.capture_values, "adapters": adapters, "on_demand": options.on_demand}
     try:
         recorded = recording(options.registry, platforms=platforms, target=options.target, **settings)
     except (OSError, ValueError) as error:

@@ -19,6 +19,7 @@ from .libraries.ejkernel import calls as ejkernel
 from .libraries.import_hook import after_import
 from .libraries.tokamax import calls as tokamax
 from .record.call import DIRECTIONS
+from .record.on_demand import Answering, descriptors
 from .record.recorder import Recorder, active
 from .record.registry import Registry
 from .record.stand_in import answering
@@ -63,6 +64,8 @@ class recording:
         max_array_bytes: The largest array whose values are captured.
         adapters: Kernels of other projects to record, too, by the names of sets (`jax-pallas`) or as operations of your
             own (`docs/adapters.md`). Their functions are replaced inside, in all threads, and put back at the end.
+        on_demand: Lower the baselines alone, and each other candidate when the tuner needs it: `autotune-lowered tune
+            --recorder COMMAND`, with the command that runs this program (`docs/recording.md`).
 
     Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms, targets and adapters,
     OSError if the folder or, at the end, a record cannot be written.
@@ -80,6 +83,7 @@ class recording:
         stamp: str | None = "hash",
         max_array_bytes: int = MAX_ARRAY_BYTES,
         adapters: Iterable[str | Operation] | str | Operation = (),
+        on_demand: bool = False,
     ) -> None:
         wrong = [name for name in directions if name not in DIRECTIONS]
         if wrong or not directions:
@@ -89,10 +93,12 @@ class recording:
             raise ValueError("a recording is for `platforms` or for a `target`: name one of them")
         asked = [platforms] if isinstance(platforms, str) else platforms
         absent = None if target is None else Target.named(target)
-        registry = Registry(folder, asked, tuple(directions), _fingerprint, absent)
+        registry = Registry(folder, asked, tuple(directions), _fingerprint, absent, on_demand)
         if asked is not None:
             _ = registry.platforms  # a wrong name is an error here, not at the first call
-        self._recorder = Recorder(registry, chosen, capture_values, max_array_bytes)
+        self._answers_on = descriptors() if on_demand else None
+        kind: type[Recorder] = Recorder if self._answers_on is None else Answering
+        self._recorder = kind(registry, chosen, capture_values, max_array_bytes)
         self._absent = absent
         self._stamp = stamp
         self._adapted = named(adapters)
@@ -105,7 +111,9 @@ class recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.stop(raising=kind is None)
+        # a program may end itself when it has done everything
+        is_done = isinstance(error, SystemExit) and error.code in (None, 0)
+        self.stop(raising=kind is None or (is_done and self._answers_on is not None))
 
     def start(self) -> None:
         """Start without a `with` block; `stop` ends it."""
@@ -130,6 +138,10 @@ class recording:
         entered.close()
         if raising:
             self._recorder.flush()
+            if self._answers_on is not None and isinstance(self._recorder, Answering):
+                self._recorder.serve(*self._answers_on)
+                # what the program does after its recording was done when it recorded
+                os._exit(0)
         else:
             # our error must not hide the block's own
             self._recorder.finish_quietly()

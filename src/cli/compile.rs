@@ -28,6 +28,7 @@ use super::option_setting::{option_set, setting};
 use super::options::{FormatArg, LimitArgs};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, PlanSource};
+use super::recorder::RecorderArg;
 use super::say::say;
 use super::scan::NoLabels;
 use super::signature::StoreSignerArgs;
@@ -72,6 +73,8 @@ pub(super) struct CompileArgs {
     #[arg(long = "base-options", value_name = "NAME=VALUE", value_parser = setting, allow_hyphen_values = true)]
     pub base_options: Vec<(String, Value)>,
     #[command(flatten)]
+    pub recorder: RecorderArg,
+    #[command(flatten)]
     pub signer: StoreSignerArgs,
     /// File of public keys; refusals are believed that this user compiled or that one of these keys signed
     /// (docs/targets.md)
@@ -98,6 +101,7 @@ pub(super) fn forecast(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Writ
         junit: None,
         llo: false,
         base_options: Vec::new(),
+        recorder: RecorderArg::default(),
         signer: StoreSignerArgs::default(),
         verify_key: args.cache.verify_key.clone(),
         limits: args.timer.limits.clone(),
@@ -230,8 +234,16 @@ impl<'a> OpenCompile<'a> {
         let (module, is_dry) = (&self.args.module, self.args.dry_run);
         let compiled = match &self.calls {
             Some(calls) => {
-                let plan = calls.plan(&compiler.device().identity, &self.args.plan.options())?;
+                let mut plan = calls.plan(&compiler.device().identity, &self.args.plan.options())?;
                 self.is_matched |= !plan.matched_nothing();
+                match self.args.recorder.lowering(&self.args.limits)? {
+                    Some(_) if is_dry => {}
+                    Some(lowering) => {
+                        follower.bar.set_message("lowering");
+                        plan.lower(&lowering, &calls.registry, &|| self.cancel.load(Ordering::Relaxed));
+                    }
+                    None => plan.leave_open(),
+                }
                 match is_dry {
                     true => forecast_plan(&plan, &calls.registry, &target.name, &compiler),
                     false => compile_plan(&plan, &calls.registry, &target.name, &mut compiler, &mut follower)

@@ -40,6 +40,7 @@ mod programs;
 mod progress;
 mod prove;
 mod prune;
+mod recorder;
 mod reference;
 mod registry;
 mod remote;

@@ -16,6 +16,7 @@ use super::kept_profiles::KeepArgs;
 use super::option_args::OptionArgs;
 use super::options::{CacheArgs, FormatArg, PeaksArg, number, part, seconds, time};
 use super::plan::PlanArgs;
+use super::recorder::RecorderArg;
 use super::signature::SignerArgs;
 use super::timers::TimerArgs;
 use super::tolerance_args::ToleranceArgs;
@@ -50,6 +51,8 @@ pub(super) struct TuneArgs {
     /// Folder of search spaces that override the shipped ones; used by workers that build programs themselves
     #[arg(long, value_name = "DIR")]
     pub candidates: Option<PathBuf>,
+    #[command(flatten)]
+    pub recorder: RecorderArg,
     /// Interleaved rounds of each operation, at least six; an operation that is decided earlier takes fewer [default:
     /// proportional to its compile time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
@@ -114,8 +117,8 @@ pub(super) struct SearchArgs {
     /// (docs/search.md)
     #[arg(long = "search", value_name = "STRATEGY", default_value = "auto")]
     pub strategy: String,
-    /// Maximum number of configs that a search tries per operation; the best of them are raced [default: 128, or
-    /// unlimited with --search-seconds]
+    /// Maximum number of configs that a search tries per operation; the best of them are raced [default: 128, 64 with
+    /// --recorder, unlimited with --search-seconds]
     #[arg(long = "search-evaluations", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub evaluations: Option<u32>,
     /// Maximum time of a search per operation
@@ -128,11 +131,13 @@ pub(super) struct SearchArgs {
 
 impl SearchArgs {
     /// The tuner's form of it.
-    pub(super) fn options(&self) -> Result<SearchOptions, Fault> {
+    pub(super) fn options(&self, recorder: &RecorderArg) -> Result<SearchOptions, Fault> {
         let kind = strategy(&self.strategy).map_err(|wrong| Fault::new(exit::USAGE, format!("`--search`: {wrong}")))?;
         let default = SearchOptions::default();
         let evaluations = self.evaluations.map(|evaluations| evaluations as usize);
-        let evaluations = evaluations.or(default.budget.evaluations.filter(|_| self.time.is_none()));
+        // lowering a kernel takes seconds
+        let usual = if recorder.recorder.is_some() { Some(64) } else { default.budget.evaluations };
+        let evaluations = evaluations.or(usual.filter(|_| self.time.is_none()));
         Ok(SearchOptions { kind, budget: Budget::default().evaluations(evaluations).time(self.time), ..default })
     }
 }

@@ -13,6 +13,7 @@ use crate::candidates::Spaces;
 use crate::decision::DecisionRules;
 use crate::failure::FailureKind;
 use crate::hlo::Scan;
+use crate::lowering::Lowering;
 use crate::race::{LEAST_PROCESSES, RaceOptions, Runner};
 use crate::report::{HtmlReport, RunTrace, format_ns, result_lines, write_html};
 use crate::scratch::Scratch;
@@ -134,7 +135,7 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Fault> {
         .tolerances(args.tolerance.options())
         .seed(args.search.seed);
     let race = args.confirm.apply(race);
-    let (search, peaks) = (args.search.options()?, args.peaks.read()?);
+    let (search, peaks) = (args.search.options(&args.recorder)?, args.peaks.read()?);
     Ok(TuneOptions::default().race(race).thorough(args.thorough).search(search).peaks(peaks))
 }
 
@@ -147,6 +148,7 @@ pub(super) struct OpenRun<'a> {
     /// What is tuned of the labelled calls, if there are any.
     calls: Option<(PlanSource, TuningPlan)>,
     options: TuneOptions,
+    lowering: Option<Lowering>,
     cancel: Arc<AtomicBool>,
     /// Keeps profiles.
     keeper: Option<Arc<Mutex<dyn Sink>>>,
@@ -204,7 +206,20 @@ impl<'a> OpenRun<'a> {
         }
         let calls = planned(&mut inputs, &*timer)?;
         let others = others(&inputs, calls.as_ref(), (&by, from), (&*timer, keeper.is_some()))?;
-        Ok(Self { inputs, cancel, cache, calls, options, timer, others, keeper, of_selftest, _scratch: scratch })
+        let lowering = args.recorder.lowering(&args.timer.limits)?;
+        Ok(Self {
+            inputs,
+            cancel,
+            cache,
+            calls,
+            options,
+            lowering,
+            timer,
+            others,
+            keeper,
+            of_selftest,
+            _scratch: scratch,
+        })
     }
 
     /// Tunes the labelled calls, and then the compiler options of the whole modules.
@@ -233,6 +248,7 @@ impl<'a> OpenRun<'a> {
         let mut session = Session::new(&calls.registry, &self.cache.ledger, &mut *self.timer)
             .options(self.options.clone())
             .cancel(&self.cancel)
+            .lowering(self.lowering.as_ref())
             .events(events());
         for timer in &mut self.others.timers {
             session = match self.others.are_of_one_device {
@@ -288,7 +304,10 @@ fn planned(inputs: &mut RunInputs<'_>, timer: &dyn Timer) -> Result<Option<(Plan
     };
     let Some(calls) = inputs.calls.take() else { return Ok(None) };
     let options = PlanOptions { step: inputs.step.clone(), spaces, ..inputs.args.plan.options() };
-    let plan = calls.plan(&timer.info().device.identity, &options)?;
+    let mut plan = calls.plan(&timer.info().device.identity, &options)?;
+    if inputs.args.recorder.recorder.is_none() {
+        plan.leave_open();
+    }
     Ok(Some((calls, plan)))
 }
 

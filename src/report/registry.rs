@@ -69,6 +69,7 @@ impl Document for Invocations<'_> {
                 let mark = if candidate.config == invocation.baseline { "baseline " } else { "candidate" };
                 let program = match (&candidate.program, &candidate.not_lowered) {
                     (Some(program), _) => format!("program {}", program.digest.to_short()),
+                    (None, None) if invocation.is_lowered_on_demand() => "lowered on demand".to_owned(),
                     (None, reason) => {
                         format!("no program: {}", reason.as_deref().unwrap_or("the record gives no reason"))
                     }

@@ -26,14 +26,20 @@ pub(super) struct Choices {
 
 impl Choices {
     /// The recorded configs, which come first if the space lacks them, and those of the space. Configs without a
-    /// program are left out, except for the baseline.
-    pub(super) fn new(planned: &PlannedInvocation, builds_programs: bool, seed: u64) -> Result<Self, NoSpace> {
+    /// program are left out, except for the baseline and for those that are lowered `on_demand`.
+    pub(super) fn new(
+        planned: &PlannedInvocation,
+        (builds_programs, on_demand): (bool, bool),
+        seed: u64,
+    ) -> Result<Self, NoSpace> {
         let invocation = &planned.invocation;
         // a worker may be able to build the call's programs by its recipe but not the program of any config
         let builds_programs = builds_programs || invocation.static_arguments.contains_key("recipe");
         let recorded = own_programs(invocation).into_iter().filter_map(|index| invocation.candidates.get(index));
         let runnable = recorded.filter(|candidate| {
-            builds_programs || candidate.program.is_some() || candidate.config == invocation.baseline
+            let can_be_lowered = on_demand && candidate.is_open();
+            let has_program = builds_programs || candidate.program.is_some() || can_be_lowered;
+            has_program || candidate.config == invocation.baseline
         });
         let recorded = runnable.map(|candidate| candidate.config.clone());
         let Some(candidates) = &planned.space else {

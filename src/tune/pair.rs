@@ -20,6 +20,14 @@ pub(super) struct PairOutcome {
     pub(super) failure: Option<Failure>,
 }
 
+impl PairOutcome {
+    /// Of a config that could not be lowered.
+    pub(super) fn refused(reason: String) -> Self {
+        let failure = Failure::new(FailureKind::NoProgram, reason);
+        Self { outcome: TrialOutcome::Failed, is_new: true, failure: Some(failure) }
+    }
+}
+
 impl Autotuner<'_> {
     /// Tries the second candidate of an invocation with two candidates, the first being the baseline.
     pub(super) fn try_pair(

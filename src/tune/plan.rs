@@ -7,6 +7,7 @@ use crate::candidates::Spaces;
 use crate::counted::counted;
 use crate::device::{DeviceIdentity, MatchMode};
 use crate::hlo::Scan;
+use crate::lowering::{Lowering, without_recorder};
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
 use crate::setters;
@@ -135,6 +136,23 @@ impl TuningPlan {
         let operations: BTreeSet<_> = self.invocations.iter().map(PlannedInvocation::tuned).collect();
         let largest = self.invocations.iter().map(PlannedInvocation::input_bytes).max().unwrap_or(0);
         if largest > MOST_INPUT_BYTES { 1 } else { operations.len().clamp(1, MOST_SIDE_BY_SIDE) }
+    }
+
+    /// Lowers all candidates that are to be lowered on demand.
+    pub fn lower(&mut self, lowering: &Lowering, registry: &Registry, is_cancelled: &(dyn Fn() -> bool + Sync)) {
+        for planned in self.invocations.iter_mut().filter(|planned| planned.invocation.is_lowered_on_demand()) {
+            let whole = Arc::clone(&planned.invocation);
+            let candidates = &mut Arc::make_mut(&mut planned.invocation).candidates;
+            lowering.complete(registry, &whole, candidates, is_cancelled);
+        }
+    }
+
+    /// Leaves out the candidates that are to be lowered on demand, for want of a recorder, with a note.
+    pub fn leave_open(&mut self) {
+        self.notes.extend(without_recorder(self.invocations.iter().map(|planned| &*planned.invocation)));
+        for planned in self.invocations.iter_mut().filter(|planned| planned.invocation.is_lowered_on_demand()) {
+            Arc::make_mut(&mut planned.invocation).candidates.retain(|candidate| !candidate.is_open());
+        }
     }
 
     /// Whether the module has none of the requested calls; a shard may be empty even if it has.

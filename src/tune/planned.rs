@@ -52,6 +52,11 @@ impl PlannedInvocation {
     pub(super) fn without_search(&self) -> Invocation {
         let mut invocation = self.invocation.as_ref().clone();
         let room = MAX_RACED.saturating_sub(own_programs(&invocation).len());
+        if invocation.is_lowered_on_demand() {
+            let of_baseline = |candidate: &Candidate| candidate.config == self.invocation.baseline;
+            invocation.candidates.sort_by_key(|candidate| !of_baseline(candidate));
+            invocation.candidates.truncate(MAX_RACED);
+        }
         let known: BTreeSet<&Config> = self.invocation.candidates.iter().map(|candidate| &candidate.config).collect();
         let of_space = self.space.iter().flat_map(|space| space.configs()).map_while(Result::ok);
         let added = of_space.filter(|config| !known.contains(config)).take(room);

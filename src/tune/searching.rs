@@ -25,6 +25,9 @@ use super::pair::PairOutcome;
 use super::tuner::{Autotuner, DecidedEntry, known_before, timed_otherwise};
 use super::{MAX_RACED, OperationResult, PlannedInvocation, SearchEnd, Searched, Status, TuneError};
 
+/// Most candidates of a call that are all lowered on demand: of more, a search picks those that are worth it.
+const MAX_LOWERED: usize = 16;
+
 /// What to do for an invocation.
 pub(super) enum InvocationPlan {
     /// Its candidates are raced.
@@ -73,18 +76,26 @@ impl Autotuner<'_> {
         result: &mut OperationResult,
     ) -> Result<InvocationPlan, TuneError> {
         let invocation = &planned.invocation;
-        let recorded = own_programs(invocation).len();
-        let is_small = planned.space.is_none() && recorded <= MAX_RACED;
+        let on_demand = self.lowers(invocation);
+        let (recorded, most) = match on_demand {
+            // how many share a program, nobody knows yet
+            true => (invocation.candidates.len(), MAX_LOWERED),
+            false => (own_programs(invocation).len(), MAX_RACED),
+        };
+        let is_small = planned.space.is_none() && recorded <= most;
         let is_not_run = matches!(invocation.runnable(), Err(NotRunnable::ValuesUnknown(_)));
         let has_baseline = invocation.candidates.iter().any(|candidate| candidate.config == invocation.baseline);
-        if is_small || is_not_run || !has_baseline {
+        if is_not_run || !has_baseline {
             return Ok(Race::of_all(Arc::clone(invocation)));
         }
+        if is_small {
+            return Ok(Race::of_all(self.lowered(events, invocation, Arc::clone(invocation))));
+        }
         if self.options.one_job_a_call || self.timer.info().can.only_one_job_a_call {
-            let raced = planned.without_search();
+            let raced = self.lowered(events, invocation, Arc::new(planned.without_search()));
             let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
             result.flags.push(format!("{tried} of its configs are tried, without a search: {why}"));
-            return Ok(Race::of_all(Arc::new(raced)));
+            return Ok(Race::of_all(raced));
         }
         let alone = only(invocation, [invocation.baseline.clone()]);
         let Ok(identity) = self.identity(&alone) else {
@@ -95,7 +106,7 @@ impl Autotuner<'_> {
         let entry = cached.as_ref().filter(|(_, tier)| *tier != Tier::Shipped && !self.options.race.force);
         if let Some((entry, _)) = entry {
             if entry.search() == Some(digest.as_str()) {
-                return self.searched_before(invocation, digest, identity.key, entry, result);
+                return self.searched_before(events, (invocation, digest, identity.key), entry, result);
             }
             let theirs = self.identity_of_other_timer(&alone, entry).map(|theirs| self.search_digest(&theirs, planned));
             if theirs.is_some() && entry.search() == theirs.as_deref() {
@@ -116,11 +127,11 @@ impl Autotuner<'_> {
             }
         };
         drop(listing);
-        if choices.space.count() <= MAX_RACED {
+        if choices.space.count() <= most {
             let known: Vec<&Config> = invocation.candidates.iter().map(|candidate| &candidate.config).collect();
             let added = choices.configs().filter(|config| !known.contains(&config));
             let all: Vec<Config> = known.iter().map(|&config| config.clone()).chain(added).collect();
-            Ok(Race::of_all(Arc::new(only(invocation, all))))
+            Ok(Race::of_all(self.lowered(events, invocation, Arc::new(only(invocation, all)))))
         } else {
             let cached = cached.map(|(entry, _)| entry.config.clone());
             self.search(events, invocation, choices, (&identity.key, cached, digest), result)
@@ -129,12 +140,27 @@ impl Autotuner<'_> {
 
     /// The configs to choose from, without the space if it cannot be searched.
     fn choices(&self, planned: &PlannedInvocation, flags: &mut Vec<String>) -> Result<Choices, NoSpace> {
-        let builds_programs = self.timer.info().can.build_programs;
-        Choices::new(planned, builds_programs, self.options.race.seed).or_else(|error| {
+        let how = (self.timer.info().can.build_programs, self.lowers(&planned.invocation));
+        Choices::new(planned, how, self.options.race.seed).or_else(|error| {
             let Some(_) = &planned.space else { return Err(error) };
             flags.push(format!("the search space cannot be searched: {error}"));
-            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, builds_programs, self.options.race.seed)
+            Choices::new(&PlannedInvocation { space: None, ..planned.clone() }, how, self.options.race.seed)
         })
+    }
+
+    /// Whether candidates of a call are lowered when they are needed.
+    fn lowers(&self, invocation: &Invocation) -> bool {
+        self.lowering.is_some() && invocation.is_lowered_on_demand()
+    }
+
+    /// Some candidates of a `whole` call, lowered as far as that was not tried before.
+    fn lowered(&self, events: &Events, whole: &Invocation, mut some: Arc<Invocation>) -> Arc<Invocation> {
+        if let Some(lowering) = self.lowering.filter(|_| whole.is_lowered_on_demand()) {
+            let _lowering = events.open(Slice::Phase(Phase::Lower));
+            let is_cancelled = || self.cancel.load(Ordering::Relaxed);
+            lowering.complete(self.registry, whole, &mut Arc::make_mut(&mut some).candidates, &is_cancelled);
+        }
+        some
     }
 
     /// Runs the search and returns its outcome.
@@ -157,13 +183,12 @@ impl Autotuner<'_> {
             Err(_) => SearchEnd::Failed,
         };
         let plan = match ended {
-            Ok(_) => Ok(InvocationPlan::Race(search.to_race(
-                invocation,
-                &choices,
-                cached,
-                self.options.search.finalists,
-                digest,
-            ))),
+            Ok(_) => {
+                let finalists = self.options.search.finalists;
+                let race = search.to_race(invocation, &choices, cached, finalists, digest);
+                let raced = self.lowered(events, invocation, race.invocation);
+                Ok(InvocationPlan::Race(Race { invocation: raced, ..race }))
+            }
             Err(RaceError::Interrupted) => {
                 result.status = Status::Interrupted;
                 "ended by the user; what was tried is kept".clone_into(&mut result.reason);
@@ -187,9 +212,8 @@ impl Autotuner<'_> {
     /// The race of an earlier identical search; its samples may be judged by other rules now.
     fn searched_before(
         &self,
-        invocation: &Invocation,
-        digest: String,
-        key: CacheKey,
+        events: &Events,
+        (invocation, digest, key): (&Invocation, String, CacheKey),
         entry: &Arc<Entry>,
         result: &mut OperationResult,
     ) -> Result<InvocationPlan, TuneError> {
@@ -199,7 +223,8 @@ impl Autotuner<'_> {
             return Ok(InvocationPlan::Finished(Some(known_before(result, key, entry))));
         };
         let raced = only(invocation, record.candidates.into_iter().map(|candidate| candidate.config));
-        Ok(InvocationPlan::Race(Race { invocation: Arc::new(raced), search: Some(digest), all_failed: None }))
+        let raced = self.lowered(events, invocation, Arc::new(raced));
+        Ok(InvocationPlan::Race(Race { invocation: raced, search: Some(digest), all_failed: None }))
     }
 
     /// The identity of a search: the job's digest without candidates, the configs, and how they are searched.
@@ -207,9 +232,14 @@ impl Autotuner<'_> {
         let options = &self.options.search;
         let mut hasher = FieldHasher::new("search-v1");
         hasher.field(identity.digest.as_bytes());
+        let on_demand = self.lowers(&planned.invocation);
+        if on_demand {
+            hasher.field(planned.invocation.recorder.as_bytes());
+        }
         for candidate in &planned.invocation.candidates {
             hasher.field(candidate.config.as_str().as_bytes());
-            let program = candidate.program.as_ref().map(|program| program.semantic_digest);
+            // those that are lowered on demand become more from run to run
+            let program = candidate.program.as_ref().filter(|_| !on_demand).map(|program| program.semantic_digest);
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
         }
         let space = planned.space.as_ref().map(|space| space.to_digest());
@@ -284,7 +314,11 @@ impl Autotuner<'_> {
                     PairOutcome { outcome: TrialOutcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
-                    self.try_pair(events, &pair, &input_folder)?
+                    let pair = self.lowered(events, invocation, Arc::new(pair));
+                    match not_lowered(&pair, &config).filter(|_| self.lowers(invocation)) {
+                        Some(reason) => PairOutcome::refused(reason),
+                        None => self.try_pair(events, &pair, &input_folder)?,
+                    }
                 };
                 drop(trying);
                 strategy.tell(point, tried.outcome);
@@ -354,6 +388,11 @@ impl Autotuner<'_> {
         }
         Ok(priors)
     }
+}
+
+/// Why a config of a call was not lowered.
+fn not_lowered(invocation: &Invocation, config: &Config) -> Option<String> {
+    invocation.candidates.iter().find(|candidate| candidate.config == *config)?.not_lowered.clone()
 }
 
 impl Search {

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::decision::Round;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
+use crate::lowering::Lowering;
 use crate::race::{DeviceSlots, RaceError};
 use crate::registry::{Invocation, Registry};
 use crate::timer::Timer;
@@ -30,6 +31,7 @@ pub struct Session<'a> {
     is_one_device: bool,
     pub(crate) options: TuneOptions,
     cancel: &'a AtomicBool,
+    lowering: Option<&'a Lowering>,
 }
 
 /// A device's timer and its event sink.
@@ -76,6 +78,7 @@ impl<'a> Session<'a> {
             is_one_device: false,
             options: TuneOptions::default(),
             cancel: &NEVER,
+            lowering: None,
         }
     }
 
@@ -89,6 +92,12 @@ impl<'a> Session<'a> {
     #[must_use]
     pub fn cancel(self, cancel: &'a AtomicBool) -> Self {
         Self { cancel, ..self }
+    }
+
+    /// The same with recorders, which lower candidates on demand.
+    #[must_use]
+    pub fn lowering(self, lowering: Option<&'a Lowering>) -> Self {
+        Self { lowering, ..self }
     }
 
     /// The same with an event sink for the first device.
@@ -183,14 +192,15 @@ impl<'a> Session<'a> {
     }
 
     fn first_tuner(&mut self) -> Autotuner<'_> {
-        let Self { registry, ledger, first, options, cancel, .. } = self;
-        first.tuner(registry, ledger, options, cancel)
+        let Self { registry, ledger, first, options, cancel, lowering, .. } = self;
+        Autotuner { lowering: *lowering, ..first.tuner(registry, ledger, options, cancel) }
     }
 
     fn tuners(&mut self) -> Vec<Autotuner<'_>> {
-        let Self { registry, ledger, first, others, is_one_device, options, cancel } = self;
+        let Self { registry, ledger, first, others, is_one_device, options, cancel, lowering } = self;
         let devices = std::iter::once(first).chain(others);
         let mut tuners: Vec<_> = devices.map(|device| device.tuner(registry, ledger, options, cancel)).collect();
+        tuners.iter_mut().for_each(|tuner| tuner.lowering = *lowering);
         if *is_one_device {
             let (device_slots, surrogates) = (DeviceSlots::default(), Surrogates::default());
             let winners = ProvisionalWinners::default();
@@ -230,6 +240,7 @@ impl SessionDevice<'_> {
             events: self.events.clone(),
             surrogates: Default::default(),
             winners: Default::default(),
+            lowering: None,
             slot: None,
         }
     }

@@ -15,7 +15,7 @@ use crate::timer::events::{Event, EventKind, Events, Phase, Sink, Slice};
 pub struct TimeBreakdown {
     /// Inputs made, written and loaded.
     pub inputs_ns: u64,
-    /// Programs compiled, or taken from the store, and loaded.
+    /// Programs lowered on demand, compiled or taken from the store, and loaded.
     pub compile_ns: u64,
     /// Outputs compared with the baseline's.
     pub checking_ns: u64,
@@ -103,7 +103,7 @@ pub(crate) struct Tally {
 fn booked<'s>(time_breakdown: &'s mut TimeBreakdown, slice: &Slice<'_>) -> Option<&'s mut u64> {
     Some(match slice {
         Slice::Phase(Phase::MakeInputs | Phase::LoadInputs) => &mut time_breakdown.inputs_ns,
-        Slice::Phase(Phase::Compile) => &mut time_breakdown.compile_ns,
+        Slice::Phase(Phase::Lower | Phase::Compile) => &mut time_breakdown.compile_ns,
         Slice::Phase(Phase::CompareOutputs) => &mut time_breakdown.checking_ns,
         Slice::Phase(Phase::WarmUp) => &mut time_breakdown.warm_up_ns,
         Slice::Phase(Phase::Confirm) => &mut time_breakdown.confirming_ns,

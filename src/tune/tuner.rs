@@ -11,6 +11,7 @@ use crate::config::Config;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::ledger::Ledger;
+use crate::lowering::Lowering;
 use crate::measured_by::Source;
 use crate::race::{
     Compiling, DeviceSlot, JobEvidence, JobIdentity, NextWave, RaceError, RaceOptions, Referee, Runner, Terms, measure,
@@ -43,6 +44,8 @@ pub(super) struct Autotuner<'a> {
     pub(super) surrogates: Surrogates,
     /// Configs that won in this run and are not confirmed yet; shared likewise.
     pub(super) winners: ProvisionalWinners,
+    /// Who lowers what was recorded to be lowered on demand.
+    pub(super) lowering: Option<&'a Lowering>,
     /// Its slot among the calls that are tuned side by side on one device.
     pub(super) slot: Option<DeviceSlot>,
 }

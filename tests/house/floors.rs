@@ -58,6 +58,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("matching", 3),
     ("remote", 5),
     ("timer", 5),
+    ("lowering", 6),
     ("measure", 6),
     ("settings", 6),
     ("race", 7),

@@ -12,7 +12,7 @@ use autotune_lowered::candidates::CandidateSpace;
 use autotune_lowered::config::Config;
 use autotune_lowered::device::{DeviceFingerprint, DeviceIdentity, Environment};
 use autotune_lowered::digest::Digest;
-use autotune_lowered::failure::Failure;
+use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::Source;
 use autotune_lowered::registry::{Candidate, Program, Registry};
@@ -116,7 +116,11 @@ impl Timer for FormulaTimer {
 
     fn prepare(&mut self, candidate: usize) -> Result<Prepared, Failure> {
         self.call(candidate, "prepare")?;
-        Ok(Prepared::new(1))
+        let has_program = self.job.as_ref().unwrap().candidates[candidate].program.is_some();
+        match has_program || self.info.can.build_programs {
+            true => Ok(Prepared::new(1)),
+            false => Err(Failure::new(FailureKind::NoProgram, "it builds none")),
+        }
     }
 
     fn measure(&mut self, round: &RoundRequest) -> Result<RoundSamples, Failure> {

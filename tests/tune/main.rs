@@ -13,6 +13,7 @@ mod gate;
 mod known_options;
 mod noisy;
 mod numerics;
+mod on_demand;
 mod precise_options;
 mod process_options;
 mod processes;

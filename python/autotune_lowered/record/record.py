@@ -14,7 +14,7 @@ from .describe import counted, describe, one_line
 from .dtypes import is_real
 from .fills import UNKNOWN, Fill
 from .lowering import Lowered, cotangents_of, lower, lower_taking_all, restricted, with_vjp
-from .parameters import parameters_of
+from .parameters import parameters_of, spelled
 from .registry import Registry
 from .stand_in import answering
 
@@ -43,6 +43,24 @@ def store(
                 if report is not None:
                     reports.append(report)
     return reports
+
+
+def lowering_of(
+    call: RecordedCall, platform: str, direction: str, registry: Registry
+) -> Callable[[Config], dict[str, Any]]:
+    """What lowers candidates of a call one by one, as `store` does on demand. Each becomes a `program`, which is
+    stored, or `not_lowered` with the reason."""
+    record = _Record(call, platform, direction, {}, {}, registry)
+    baseline = call.baseline_on(platform)
+    record._take_constants(baseline)
+    if direction == FORWARD_VJP:
+        record._add_cotangents(baseline)
+
+    def lower_one(config: Config) -> dict[str, Any]:
+        stored = record._stored(record._lower(config))
+        return {name: value for name, value in stored.items() if name != "config"}
+
+    return lower_one
 
 
 class _Record:
@@ -92,12 +110,15 @@ class _Record:
             if not cotangents:
                 return None  # integers only: there is no second direction
             spelled_specs |= cotangents
-        candidates = [self._lower(config) for config in configs]
+        candidates = [
+            self._lower(config) if self._is_now(config, baseline) else self._open(config) for config in configs
+        ]
         refused = self._undifferentiable(candidates, baseline)
         if refused is not None:
             return report | self._forward_only(refused)
-        # before the programs get the same arguments, because the probes take only what they need
-        parameters = self._parameters(candidates, baseline)
+        # before the programs get the same arguments, because the probes take only what they need; with one program
+        # there is nothing to compare
+        parameters = {} if self.registry.on_demand else self._parameters(candidates, baseline)
         kept = self._same_arguments(candidates)
         path = self._write(candidates, baseline, kept, spelled_specs, parameters)
         return report | self._summary(candidates, kept, parameters) | {"record": path}
@@ -181,12 +202,24 @@ class _Record:
         function = self.call.program(config)
         return function if self.direction == FORWARD else with_vjp(function, self.specs[: len(self.call.arrays)])
 
+    def _is_now(self, config: Config, baseline: Config) -> bool:
+        return not self.registry.on_demand or spelled(config) == spelled(baseline)
+
+    def _open(self, config: Config) -> _Candidate:
+        """A candidate for later, unless it is refused already."""
+        return _Candidate(config, reason=self._refused(config))
+
+    def _refused(self, config: Config) -> str | None:
+        return self.call.refuse(config, self.platform) if self.call.refuse is not None else None
+
     def _lower(self, config: Config) -> _Candidate:
-        refused = self.call.refuse(config, self.platform) if self.call.refuse is not None else None
+        refused = self._refused(config)
         if refused is not None:
             return _Candidate(config, reason=refused)
+        # nobody knows yet which arguments the others need
+        how = lower_taking_all if self.registry.on_demand else lower
         try:
-            lowered = lower(self._function(config), self.specs, self.platform, **self.place)
+            lowered = how(self._function(config), self.specs, self.platform, **self.place)
             if lowered.semantic_digest is None:
                 digest = self._put(lowered)["semantic_digest"]
                 lowered = dataclasses.replace(lowered, semantic_digest=digest)
@@ -234,6 +267,8 @@ class _Record:
         unknown = {name: reason for name, reason in self.unknown.items() if name in names}
         if unknown:
             static["values_unknown"] = unknown
+        if self.registry.on_demand:
+            static["lowered"] = "on-demand"
         if self.call.recipe is not None:
             static["recipe"] = dict(self.call.recipe)
             if self.call.batch:
@@ -255,8 +290,10 @@ class _Record:
         return self.registry.add(invocation)
 
     def _stored(self, candidate: _Candidate) -> dict[str, Any]:
+        if candidate.lowered is None and candidate.reason is None:
+            return {"config": candidate.config}
         if candidate.lowered is None:
-            return {"config": candidate.config, "not_lowered": candidate.reason or "no reason was given"}
+            return {"config": candidate.config, "not_lowered": candidate.reason}
         return {"config": candidate.config, "program": self._put(candidate.lowered)}
 
     def _put(self, lowered: Lowered) -> dict[str, Any]:
@@ -268,8 +305,8 @@ class _Record:
         digests = {c.lowered.semantic_digest or c.lowered.artifact for c in candidates if c.lowered is not None}
         reasons: dict[str, int] = {}
         for candidate in candidates:
-            if candidate.lowered is None:
-                reasons[candidate.reason or ""] = reasons.get(candidate.reason or "", 0) + 1
+            if candidate.lowered is None and candidate.reason is not None:
+                reasons[candidate.reason] = reasons.get(candidate.reason, 0) + 1
         names = {self.names[index] for index in kept}
         values_unknown = {name: reason for name, reason in self.unknown.items() if name in names}
         summary = {

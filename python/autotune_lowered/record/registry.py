@@ -31,9 +31,10 @@ class Registry:
         directions: tuple[str, ...],
         fingerprint: Callable[[], dict[str, Any]],
         absent: Target | None = None,
+        on_demand: bool = False,
     ) -> None:
         """`platforms` are the users' names, or `absent` is the device to record for instead; `fingerprint` returns that
-        of the device here, and is called once."""
+        of the device here, and is called once. With `on_demand`, only baselines are lowered."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
         # created now, so that a folder with another schema, or one that cannot be written, is refused before the run
@@ -41,6 +42,7 @@ class Registry:
         self.writer = RegistryWriter(Path(folder).absolute())
         self.directions = directions
         self.absent = absent
+        self.on_demand = on_demand
         self._fingerprint = functools.cache(fingerprint)
         self._asked = None if platforms is None else tuple(platforms)
 

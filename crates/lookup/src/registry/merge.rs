@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::record::StoredRecord;
-use super::{Argument, Invocation};
+use super::{Argument, Candidate, Invocation};
 use crate::call::Call;
 use crate::config::Config;
 use crate::digest::Digest;
@@ -14,7 +14,8 @@ use crate::digest::Digest;
 ///
 /// The newer record (by `recorded_at`, then by content digest) gives the invocation. A candidate that only the older
 /// one has is added, unless the two disagree: then the older one was made from another kernel, and its additional
-/// candidates are left out. Programs that differ only in their bytes, as recordings from two folders do, agree.
+/// candidates are left out. Programs that differ only in their bytes, as recordings from two folders do, agree. What
+/// the same recorder has lowered since is taken over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RecordChange {
@@ -39,15 +40,29 @@ pub(super) fn merge(mut records: Vec<StoredRecord>) -> Option<(Invocation, Vec<R
         let configs = changed_configs(&merged, &older);
         let arguments = !same_arguments(&merged.arguments, &older.arguments);
         let known: BTreeSet<Config> = merged.candidates.iter().map(|candidate| candidate.config.clone()).collect();
-        let only_older: Vec<_> =
-            older.candidates.into_iter().filter(|candidate| !known.contains(&candidate.config)).collect();
+        let (lowered, only_older): (Vec<_>, Vec<_>) =
+            older.candidates.into_iter().partition(|candidate| known.contains(&candidate.config));
         if configs.is_empty() && !arguments {
+            if older.recorder == merged.recorder {
+                take_lowered(&mut merged.candidates, lowered);
+            }
             merged.candidates.extend(only_older);
         } else {
             changes.push(RecordChange { call: merged.call.clone(), configs, arguments, skipped: only_older.len() });
         }
     }
     Some((merged, changes))
+}
+
+/// Fills in candidates that are open.
+fn take_lowered(candidates: &mut [Candidate], lowered: Vec<Candidate>) {
+    let mut lowered: BTreeMap<Config, Candidate> =
+        lowered.into_iter().map(|candidate| (candidate.config.clone(), candidate)).collect();
+    for candidate in candidates.iter_mut().filter(|candidate| candidate.is_open()) {
+        if let Some(other) = lowered.remove(&candidate.config) {
+            *candidate = other;
+        }
+    }
 }
 
 fn changed_configs(newer: &Invocation, older: &Invocation) -> Vec<Config> {

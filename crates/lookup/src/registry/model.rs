@@ -121,6 +121,11 @@ impl Candidate {
     pub fn new(config: Config) -> Self {
         Self { config, program: None, not_lowered: None }
     }
+
+    /// Whether nobody has tried to lower it yet.
+    pub fn is_open(&self) -> bool {
+        self.program.is_none() && self.not_lowered.is_none()
+    }
 }
 
 setters!(Candidate { program: Option<Program>, not_lowered: Option<String> });
@@ -177,6 +182,12 @@ impl Invocation {
             recorded_at: 0,
             recorder: String::new(),
         }
+    }
+
+    /// Whether its candidates are lowered when they are needed. A recorder says so for its lifetime, so that the call
+    /// is searched in the same way however many of them have been lowered by now.
+    pub fn is_lowered_on_demand(&self) -> bool {
+        self.static_arguments.get("lowered").is_some_and(|how| how == "on-demand")
     }
 }
 

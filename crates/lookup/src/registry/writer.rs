@@ -126,6 +126,22 @@ impl RegistryWriter {
     }
 }
 
+impl RegistryWriter {
+    /// Stores an invocation in place of an earlier state of it, whose record is removed.
+    ///
+    /// # Errors
+    /// Those of [`store`](Self::store). A record that cannot be removed stays: equal calls are merged.
+    pub fn replace(&self, before: &Invocation, after: &Invocation) -> Result<PathBuf, RegistryError> {
+        let path = self.store(after)?;
+        if let Ok((earlier, _)) = record::encode(before)
+            && self.root.join(&earlier) != path
+        {
+            let _ = std::fs::remove_file(self.root.join(earlier));
+        }
+        Ok(path)
+    }
+}
+
 /// Writes a file unless it exists with the right bytes.
 fn put(
     path: PathBuf,

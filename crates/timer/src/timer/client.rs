@@ -9,10 +9,11 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::exec::{EXIT_CANNOT_START, EXIT_MEMORY, EXIT_SIGNAL_BASE, ExecOptions};
-use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Request, Response, one_line};
+use super::protocol::{Hello, MAX_LINE_BYTES, Method, PROTOCOL_VERSION, Response, one_line};
 use super::stderr_tail::{StderrTail, reason_line, telling_line};
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::failure::{Failure, FailureKind};
@@ -27,6 +28,14 @@ fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
     let message =
         format!("`{method}` cannot be written: {error}; the folders of registry, cache and TMPDIR need UTF-8 names");
     Failure::new(FailureKind::Device, message)
+}
+
+/// A [`Request`](super::protocol::Request), or one of another process.
+#[derive(Serialize)]
+struct Line<'a, C> {
+    id: u64,
+    #[serde(flatten)]
+    call: &'a C,
 }
 
 /// A running worker.
@@ -145,10 +154,19 @@ impl WorkerClient {
     ///
     /// The failure that the worker answered, its death, a time-out, or an invalid answer.
     pub fn request<T: DeserializeOwned>(&mut self, call: Method, limit: Duration) -> Result<T, Failure> {
-        let method = call.method();
+        self.ask(call.method(), &call, limit)
+    }
+
+    /// The same of a process with other methods: `call` gives the line its `method` and `params`.
+    pub(super) fn ask<T: DeserializeOwned>(
+        &mut self,
+        method: &str,
+        call: &impl Serialize,
+        limit: Duration,
+    ) -> Result<T, Failure> {
         let id = self.next_id;
         self.next_id += 1;
-        let mut line = serde_json::to_vec(&Request { id, call }).map_err(|error| cannot_write(method, &error))?;
+        let mut line = serde_json::to_vec(&Line { id, call }).map_err(|error| cannot_write(method, &error))?;
         line.push(b'\n');
         if line.len() > MAX_LINE_BYTES {
             let message = format!("a `{method}` of {} bytes is longer than the protocol allows", line.len());

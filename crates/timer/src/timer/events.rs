@@ -218,6 +218,8 @@ pub enum Phase {
     MakeInputs,
     /// The timer loads them.
     LoadInputs,
+    /// Candidates are lowered on demand.
+    Lower,
     /// Programs are compiled, or taken from the store, and loaded.
     Compile,
     /// First runs.
@@ -236,6 +238,7 @@ impl Phase {
             Self::ListConfigs => "list configs",
             Self::MakeInputs => "make inputs",
             Self::LoadInputs => "load inputs",
+            Self::Lower => "lower",
             Self::Compile => "compile",
             Self::WarmUp => "warm-up",
             Self::CompareOutputs => "compare outputs",

@@ -69,10 +69,24 @@ pub struct WorkerCommand {
 impl WorkerCommand {
     /// A worker as a shell command: `python3 worker.py --fast`.
     pub fn shell(exe: impl Into<PathBuf>, command: &str) -> Self {
-        // a dead supervisor's signal reaches only the shell, so the command replaces it if possible
-        let command = if is_plain(command) { format!("exec {command}") } else { command.to_owned() };
+        Self::of_shell(exe, replacing(command))
+    }
+
+    /// A program as a shell command that may print and read as it likes: the protocol has file descriptors of its own,
+    /// which a variable names.
+    pub(super) fn beside_own_output(exe: impl Into<PathBuf>, command: &str, variable: &str) -> Self {
+        let command = format!("exec 3>&1 1>&2 4<&0 0</dev/null; {}", replacing(command));
+        Self { environment: vec![(variable.into(), Some("4,3".into()))], ..Self::of_shell(exe, command) }
+    }
+
+    fn of_shell(exe: impl Into<PathBuf>, command: String) -> Self {
         Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
     }
+}
+
+/// A dead supervisor's signal reaches only the shell, so the command replaces it if possible.
+fn replacing(command: &str) -> String {
+    if is_plain(command) { format!("exec {command}") } else { command.to_owned() }
 }
 
 /// Whether a shell command is certainly a single program with its arguments.

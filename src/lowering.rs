@@ -1,0 +1,170 @@
+//! Candidates lowered when they are needed: recorders lower them, and the registry keeps what they answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::config::Config;
+use crate::counted::counted;
+use crate::digest::Digest;
+use crate::failure::{Failure, FailureKind};
+use crate::registry::{Candidate, Invocation, Registry};
+use crate::timer::{Lowered, Recorders, ToLower};
+
+/// Lowers the candidates that a call was recorded with, on demand.
+pub struct Lowering {
+    recorders: Recorders,
+    calls: Mutex<BTreeMap<Digest, LoweredCall>>,
+}
+
+/// What is known of a recorded call by now.
+struct LoweredCall {
+    /// The whole of it, as the registry has it.
+    invocation: Invocation,
+    /// Whether the recorders make of the baseline what was recorded; if not, why none of their programs counts.
+    agrees: Result<(), String>,
+}
+
+impl Lowering {
+    /// By these recorders.
+    pub fn new(recorders: Recorders) -> Self {
+        Self { recorders, calls: Mutex::default() }
+    }
+
+    /// Lowers the open ones among the `wanted` candidates of a recorded call, several at once, and writes them into the
+    /// registry. A candidate that cannot be lowered gets the reason; one that was not tried, because `is_cancelled`,
+    /// stays open.
+    pub fn complete(
+        &self,
+        registry: &Registry,
+        whole: &Invocation,
+        wanted: &mut [Candidate],
+        is_cancelled: &(dyn Fn() -> bool + Sync),
+    ) {
+        let key = whole.key();
+        self.take_known(key, wanted);
+        let open: Vec<usize> = wanted.iter().enumerate().filter(|(_, one)| one.is_open()).map(|(at, _)| at).collect();
+        if open.is_empty() || is_cancelled() {
+            return;
+        }
+        if let Err(reason) = self.agreement(key, whole) {
+            for candidate in wanted.iter_mut().filter(|candidate| candidate.is_open()) {
+                candidate.not_lowered = Some(reason.clone());
+            }
+            return;
+        }
+        let request = |&at: &usize| Some(to_lower(whole, &wanted.get(at)?.config));
+        let requests: Vec<ToLower<'_>> = open.iter().filter_map(request).collect();
+        let outcomes = self.recorders.lower(&whole.recorder, &requests, is_cancelled);
+        let mut lasting = Vec::new();
+        for (at, outcome) in open.into_iter().zip(outcomes) {
+            let (Some(candidate), Some(outcome)) = (wanted.get_mut(at), outcome) else { continue };
+            let outcome = outcome.and_then(|lowered| stored(registry, lowered));
+            let is_lasting = outcome.is_ok();
+            match outcome {
+                Ok(Lowered::Program(program)) => candidate.program = Some(program),
+                Ok(Lowered::NotLowered(reason)) => candidate.not_lowered = Some(reason),
+                Err(failure) => candidate.not_lowered = Some(failure.to_string()),
+            }
+            lasting.extend(is_lasting.then(|| candidate.clone()));
+        }
+        self.keep(registry, key, lasting);
+    }
+
+    /// Copies what is known of candidates.
+    fn take_known(&self, key: Digest, wanted: &mut [Candidate]) {
+        let calls = self.lock();
+        let Some(call) = calls.get(&key) else { return };
+        let known: BTreeMap<&Config, &Candidate> =
+            call.invocation.candidates.iter().map(|candidate| (&candidate.config, candidate)).collect();
+        for candidate in wanted.iter_mut().filter(|candidate| candidate.is_open()) {
+            if let Some(&known) = known.get(&candidate.config) {
+                *candidate = known.clone();
+            }
+        }
+    }
+
+    /// Whether the recorders still make the recorded program of the baseline: the kernel may have changed since.
+    fn agreement(&self, key: Digest, whole: &Invocation) -> Result<(), String> {
+        if let Some(call) = self.lock().get(&key) {
+            return call.agrees.clone();
+        }
+        let agrees = self.lower_baseline(whole);
+        let call = LoweredCall { invocation: whole.clone(), agrees: agrees.clone() };
+        self.lock().insert(key, call);
+        agrees
+    }
+
+    fn lower_baseline(&self, whole: &Invocation) -> Result<(), String> {
+        let recorded = whole.candidates.iter().find(|candidate| candidate.config == whole.baseline);
+        let recorded = recorded.and_then(|candidate| candidate.program.as_ref());
+        // without one there is nothing to compare with, here and in a race
+        let Some(recorded) = recorded else { return Ok(()) };
+        let outcome = self.recorders.lower(&whole.recorder, &[to_lower(whole, &whole.baseline)], &|| false);
+        match outcome.into_iter().next().flatten() {
+            Some(Ok(Lowered::Program(program))) if program.semantic_digest == recorded.semantic_digest => Ok(()),
+            Some(Ok(Lowered::Program(_))) => {
+                Err("the recorder makes another program of the baseline than was recorded: record again".to_owned())
+            }
+            Some(Ok(Lowered::NotLowered(reason))) => {
+                Err(format!("the recorder no longer lowers the baseline ({reason}): record again"))
+            }
+            Some(Err(Failure { message, .. })) => Err(message),
+            None => Err("no recorder answered".to_owned()),
+        }
+    }
+
+    /// Notes candidates, and writes the call's record anew.
+    fn keep(&self, registry: &Registry, key: Digest, lasting: Vec<Candidate>) {
+        let mut calls = self.lock();
+        let Some(call) = calls.get_mut(&key).filter(|_| !lasting.is_empty()) else { return };
+        let before = call.invocation.clone();
+        for candidate in lasting {
+            let held = call.invocation.candidates.iter_mut().find(|held| held.config == candidate.config);
+            held.into_iter().for_each(|held| *held = candidate.clone());
+        }
+        // without it, the next run lowers them again
+        if let Err(error) = registry.writer().replace(&before, &call.invocation) {
+            tracing::warn!("{}: what was lowered is not kept: {error}", before.call);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, LoweredCall>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a recorder answered, if its program is in this registry.
+fn stored(registry: &Registry, lowered: Lowered) -> Result<Lowered, Failure> {
+    if let Lowered::Program(program) = &lowered
+        && let Err(error) = registry.checked_program_path(program)
+    {
+        let message =
+            format!("the recorder's program is not in this registry: {error}; run it in the folder where it recorded");
+        return Err(Failure::new(FailureKind::NoProgram, message));
+    }
+    Ok(lowered)
+}
+
+fn to_lower<'a>(whole: &'a Invocation, config: &'a Config) -> ToLower<'a> {
+    ToLower { call: &whole.call, direction: whole.direction, target: &whole.target, config }
+}
+
+/// Says which calls have candidates that nobody lowers, because there is no recorder.
+pub fn without_recorder<'a>(calls: impl Iterator<Item = &'a Invocation>) -> Option<String> {
+    let (mut open, mut named) = (0, BTreeSet::new());
+    for call in calls.filter(|call| call.is_lowered_on_demand()) {
+        let of_call = call.candidates.iter().filter(|candidate| candidate.is_open()).count();
+        open += of_call;
+        if of_call > 0 {
+            named.insert(call.call.to_string());
+        }
+    }
+    let first = named.first()?;
+    let others =
+        if named.len() > 1 { format!(" and {}", counted(named.len() - 1, "other call")) } else { String::new() };
+    Some(format!(
+        "{} of {first}{others} are to be lowered on demand and are left out: name the command that recorded them with \
+         `--recorder`",
+        counted(open, "candidate")
+    ))
+}

@@ -1,0 +1,193 @@
+//! Candidates that are lowered when they are needed: with a simulated timer, and a recorder without JAX.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::support::formula::FormulaTimer;
+use crate::support::prerequisite::python3;
+use crate::support::scripted;
+use autotune_lowered::config::Config;
+use autotune_lowered::ledger::Ledger;
+use autotune_lowered::lowering::Lowering;
+use autotune_lowered::registry::{Candidate, Invocation, ProgramFormat, Registry};
+use autotune_lowered::search::{Budget, StrategyKind};
+use autotune_lowered::timer::{Recorders, WorkerLimits};
+use autotune_lowered::tune::{OperationResult, SearchOptions, Session, Status, TuneOptions, TuningPlan};
+use serde_json::json;
+
+/// What `tune --recorder` tries of a call by default.
+const EVALUATIONS: usize = 64;
+
+fn config(q: u64, kv: u64) -> Config {
+    serde_json::from_value(json!({"q": q, "kv": kv})).unwrap()
+}
+
+fn number(config: &Config, name: &str) -> u64 {
+    config.get(name).and_then(serde_json::Value::as_u64).unwrap()
+}
+
+/// Its minimum is at q = 13, kv = 6; the baseline takes twice as long.
+fn bowl(config: &Config) -> u64 {
+    let (q, kv) = (number(config, "q") as f64 - 13.0, number(config, "kv") as f64 - 6.0);
+    (1e6 * (1.0 + q * q / 250.0 + kv * kv / 120.0)) as u64
+}
+
+/// A call with a program for its baseline, the first of these configs, alone.
+struct Recorded {
+    folder: tempfile::TempDir,
+}
+
+impl Recorded {
+    fn new(configs: impl IntoIterator<Item = Config>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut registry = Registry::create_or_open(folder.path().join("registry")).unwrap();
+        let mut candidates: Vec<Candidate> = configs.into_iter().map(Candidate::new).collect();
+        let baseline = candidates[0].config.clone();
+        let text = scripted::distinct_program(20 * number(&baseline, "q") + number(&baseline, "kv"));
+        let digest = autotune_lowered::digest::Digest::of(text.as_bytes());
+        let program =
+            registry.writer().put_program(ProgramFormat::StablehloText, text.as_bytes(), digest, vec![]).unwrap();
+        candidates[0].program = Some(program);
+        let invocation = scripted::invocation("0123456789abcdef", baseline, candidates)
+            .static_arguments([("lowered".to_owned(), json!("on-demand"))].into());
+        registry.add(&invocation).unwrap();
+        Self { folder }
+    }
+
+    /// 20 × 20 configs.
+    fn large() -> Self {
+        Self::new((0..20).flat_map(|q| (0..20).map(move |kv| config(q, kv))))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn registry(&self) -> Registry {
+        Registry::open(self.path("registry")).unwrap()
+    }
+
+    fn invocation(&self) -> Arc<Invocation> {
+        let registry = self.registry();
+        assert_eq!((registry.invocations().len(), registry.record_count()), (1, 1), "one record, rewritten");
+        assert!(registry.problems().is_empty() && registry.changes().is_empty());
+        Arc::clone(&registry.invocations()[0])
+    }
+
+    fn recorders(&self, mode: &str, limits: WorkerLimits) -> Lowering {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/timer/recorder.py");
+        let (registry, log) = (self.path("registry"), self.path("log"));
+        let command = format!("{} {} {} {} {mode}", python3(), script.display(), registry.display(), log.display());
+        let exe = Path::new(env!("CARGO_BIN_EXE_autotune-lowered"));
+        Lowering::new(Recorders::new(exe, &command, NonZeroUsize::new(2).unwrap(), limits))
+    }
+
+    /// The configs that were asked for so far, the baseline each time that it was.
+    fn asked(&self) -> Vec<Config> {
+        let log = std::fs::read_to_string(self.path("log")).unwrap_or_default();
+        log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn tune(&self, lowering: Option<&Lowering>) -> OperationResult {
+        let registry = self.registry();
+        let mut plan: TuningPlan = scripted::planned([&registry.invocations()[0]]);
+        if lowering.is_none() {
+            plan.leave_open();
+            assert!(
+                plan.notes[0].contains("name the command that recorded them with `--recorder`"),
+                "{:?}",
+                plan.notes
+            );
+        }
+        let mut timer = FormulaTimer::new(bowl);
+        timer.info.device = scripted::device();
+        timer.info.can.build_programs = false;
+        let ledger = Ledger::in_memory(Vec::new());
+        let budget = Budget::default().evaluations(Some(EVALUATIONS));
+        let search = SearchOptions::default().kind(StrategyKind::Auto).budget(budget);
+        let options = TuneOptions::default().search(search);
+        let mut session = Session::new(&registry, &ledger, &mut timer).options(options).lowering(lowering);
+        session.run(&plan).unwrap().operations.remove(0)
+    }
+}
+
+fn best(operation: &OperationResult) -> &Config {
+    &operation.best.as_ref().unwrap_or_else(|| panic!("{operation:?}")).config
+}
+
+#[test]
+fn of_a_large_space_only_what_the_search_visits_is_lowered() {
+    let recorded = Recorded::large();
+    let operation = recorded.tune(Some(&recorded.recorders("", WorkerLimits::default())));
+    let asked = recorded.asked().len();
+    // lowering them all takes as long as 400 of them do: the goal is a fifth
+    assert!(asked <= EVALUATIONS + 1 && asked * 5 <= 400, "{asked} of 400 were lowered");
+    let found = bowl(best(&operation));
+    assert!(found <= 1_030_000, "{found}: {}", best(&operation));
+    let kept = recorded.invocation();
+    let lowered = kept.candidates.iter().filter(|candidate| candidate.program.is_some()).count();
+    assert_eq!((kept.candidates.len(), lowered), (400, asked), "all, with the baseline's, are in the record");
+    // another run lowers nothing again, and does not even start a recorder
+    let again = recorded.tune(Some(&recorded.recorders("ending", WorkerLimits::default())));
+    assert_eq!((again.status, best(&again), recorded.asked().len()), (Status::Tuned, best(&operation), asked));
+}
+
+#[test]
+fn a_small_space_is_lowered_and_raced_as_a_whole() {
+    let recorded = Recorded::new((0..12).map(|q| config(q, 6)));
+    let operation = recorded.tune(Some(&recorded.recorders("", WorkerLimits::default())));
+    assert_eq!((best(&operation), recorded.asked().len()), (&config(11, 6), 12));
+    assert!(operation.search.is_none());
+}
+
+#[test]
+fn what_a_kernel_refuses_is_a_result_with_its_message_and_stays_one() {
+    let recorded = Recorded::large();
+    let lowering = recorded.recorders("refusing", WorkerLimits::default());
+    let operation = recorded.tune(Some(&lowering));
+    let search = operation.search.as_ref().unwrap();
+    assert!(search.failed > 0 && search.failed < search.evaluations, "{search:?}");
+    assert_eq!(number(best(&operation), "kv") % 2, 0);
+    let refused = |one: &&Candidate| one.not_lowered.as_deref() == Some("ValueError: kv is odd");
+    assert_eq!(recorded.invocation().candidates.iter().filter(refused).count(), search.failed);
+}
+
+#[test]
+fn a_candidate_that_ends_two_recorders_is_blamed_and_the_others_are_lowered() {
+    let recorded = Recorded::new((0..6).map(|q| config(q, 6)));
+    let operation = recorded.tune(Some(&recorded.recorders("dying", WorkerLimits::default())));
+    assert_eq!(best(&operation), &config(5, 6));
+    let invocation = recorded.invocation();
+    let of_three = &invocation.candidates[3];
+    let reason = of_three.not_lowered.as_deref().unwrap_or_default();
+    assert!(reason.starts_with("it ended two recorders: the worker ended with exit code 11"), "{of_three:?}");
+    assert_eq!(invocation.candidates.iter().filter(|one| one.program.is_some()).count(), 5);
+}
+
+#[test]
+fn what_says_nothing_about_a_candidate_is_told_and_not_kept() {
+    let short = WorkerLimits::default().compile(Duration::from_millis(300));
+    for (mode, limits, words) in [
+        ("silent", short, "no answer to `lower` within 300ms"),
+        ("changed", WorkerLimits::default(), "makes another program of the baseline than was recorded: record again"),
+        ("other", WorkerLimits::default(), "recorded by tests, and the recorder is others: record again"),
+        ("ending", WorkerLimits::default(), "no recorder: the worker ended with exit code 1"),
+    ] {
+        let recorded = Recorded::new((0..3).map(|q| config(q, 6)));
+        let operation = recorded.tune(Some(&recorded.recorders(mode, limits)));
+        let said = serde_json::to_string(&operation).unwrap();
+        assert!(said.contains(words), "{mode}: {said}");
+        let open = recorded.invocation().candidates.iter().filter(|one| one.is_open()).count();
+        assert_eq!(open, 2, "{mode}");
+    }
+}
+
+#[test]
+fn without_a_recorder_they_are_left_out() {
+    let operation = Recorded::large().tune(None);
+    assert_eq!((operation.candidates.len(), operation.status), (1, Status::BaselineKept), "{operation:?}");
+}
