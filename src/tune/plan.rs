@@ -147,7 +147,7 @@ impl TuningPlan {
         }
     }
 
-    /// Leaves out the candidates that are to be lowered on demand, for want of a recorder, with a note.
+    /// Leaves out the candidates that are to be lowered on demand, because there is no recorder; a note says so.
     pub fn leave_open(&mut self) {
         self.notes.extend(without_recorder(self.invocations.iter().map(|planned| &*planned.invocation)));
         for planned in self.invocations.iter_mut().filter(|planned| planned.invocation.is_lowered_on_demand()) {

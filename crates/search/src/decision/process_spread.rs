@@ -6,6 +6,8 @@ use super::process_ratio::ProcessRatio;
 
 /// A spread below this is luck, not a quality of the machine.
 const LEAST_SPREAD: f64 = 0.002;
+/// How far apart two spreads may be, as a factor, with nothing between them.
+const STEP: f64 = 4.0;
 /// Points of the distribution of σ, from an eighth of its scale to sixteen times.
 const SCALES: i32 = 29;
 
@@ -47,6 +49,19 @@ impl ProcessSpread {
         let degrees = self.degrees + more;
         let variance = (self.degrees * self.deviation.powi(2) + squares.max(0.0)) / degrees;
         Self { deviation: variance.sqrt(), degrees }
+    }
+
+    /// The spreads that a call may have beside another one with these processes: from this to what both say, in steps of
+    /// at most a factor of four. Calls differ, so one that varies says little about the next, but that it may vary too.
+    pub fn beside(self, processes: &[ProcessRatio]) -> impl Iterator<Item = Self> {
+        let both = self.and(processes);
+        let ratio = both.deviation / self.deviation;
+        let steps = (ratio.ln().abs() / STEP.ln()).ceil().clamp(1.0, 16.0);
+        let between = move |step: i32| {
+            let part = f64::from(step) / steps;
+            Self { deviation: self.deviation * ratio.powf(part), ..self }
+        };
+        (1..steps as i32).map(between).chain(std::iter::once(both))
     }
 
     /// The spread that processes show which measured several pairs of equal programs; `None` of fewer than two
