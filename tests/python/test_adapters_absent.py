@@ -6,7 +6,10 @@ installed, or in the folder that `AUTOTUNE_LOWERED_TEST_PROJECTS` names. `.ci/fu
 
 import json
 import pathlib
+import subprocess
+import sys
 import sysconfig
+import time
 
 import pytest
 from adapter_support import (
@@ -75,9 +78,9 @@ def test_a_batch_is_valid_by_the_projects_own_check(tmp_path):
     kernel.dynamic_validate_inputs(*real, *(values[name] for name in order))
 
 
-def compiled(folder, target, plugin, run):
+def compiled(folder, target, plugin, run, *more):
     words = ["compile", folder / "module.mlir", "--registry", folder / "registry", "--target", target]
-    words += ["--plugin", plugin, "-o", folder / "store", "--format", "json"]
+    words += ["--plugin", plugin, "-o", folder / "store", "--format", "json", *more]
     try:
         document = json.loads(run(*words))
     except AssertionError:
@@ -125,3 +128,59 @@ def test_cudas_compiler_decides_every_candidate(name, tmp_path, run, monkeypatch
     without_cuda(name, monkeypatch)
     recorded(tmp_path, target, function, arrays, "jax-pallas")
     check(compiled(tmp_path, target, plugin, run))
+
+
+@pytest.mark.parametrize("name", [*SERVING_CALLS, *JAX_CALLS])
+def test_a_kernel_carries_its_own_operations_label(name, tmp_path, run, monkeypatch):
+    if name in JAX_CALLS:
+        target, function, arrays, _ = JAX_CALLS[name]
+        adapters = "jax-pallas"
+        without_cuda(name, monkeypatch)
+    else:
+        adapters, package, function, make = SERVING_CALLS[name]
+        project(package)
+        target, arrays = "tpu:v6e", make()
+    recorded(tmp_path, target, function, arrays, adapters, candidates={f"{name}@v1": []})
+    scan = json.loads(run("scan", tmp_path / "module.mlir", "--format", "json"))
+    assert [one["op_id"] for one in scan["labels"]] == [f"{name}@v1"]
+    assert not [one for one in scan["diagnosis"] if one["code"] == "stale-adapter"], scan
+
+
+ON_DEMAND = """
+import pathlib
+import sys
+
+sys.path.insert(0, {tests!r})
+import jax
+from adapter_support import SERVING_CALLS, lowered, project
+
+import autotune_lowered
+
+project("tpu_inference")
+function, arrays = SERVING_CALLS["tpu_inference.rpa_v3"][2:]
+with autotune_lowered.recording(
+    "registry", target="tpu:v6e", adapters="tpu-inference", on_demand=True, directions=("forward",)
+):
+    module = lowered(function, arrays(), "tpu:v6e")
+autotune_lowered.dump(module, "module.mlir")
+"""
+
+
+def test_candidates_of_a_server_are_lowered_on_demand_and_compiled(tmp_path, run, monkeypatch):
+    plugin = libtpu()
+    if plugin is None:
+        pytest.skip("no libtpu is installed")
+    project("tpu_inference")
+    (tmp_path / "serve.py").write_text(ON_DEMAND.format(tests=str(pathlib.Path(__file__).parent)))
+    monkeypatch.chdir(tmp_path)
+    command = f"{sys.executable} serve.py"
+    subprocess.run(command, shell=True, check=True)
+    (record,) = records(tmp_path / "registry")
+    lowered_before = [one for one in record["invocation"]["candidates"] if "program" in one]
+    assert len(lowered_before) == 1 and len(record["invocation"]["candidates"]) >= 12
+    began = time.monotonic()
+    outcomes = compiled(tmp_path, "tpu:v6e", plugin, run, "--recorder", command)
+    print(f"{len(outcomes)} candidates, lowered on demand and compiled in {time.monotonic() - began:.0f} s")
+    check(outcomes)
+    (record,) = records(tmp_path / "registry")
+    assert all("program" in one or "not_lowered" in one for one in record["invocation"]["candidates"])
