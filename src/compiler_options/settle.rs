@@ -397,6 +397,12 @@ impl Walk<'_, '_> {
             Some((finals, winner)) => self.confirm(finals, winner)?,
             None => None,
         };
+        if winner.is_none() && !is_rescued && self.hides_gains() {
+            self.result.status = Status::Undecided;
+            self.result.reason = format!(
+                "nothing is significantly faster by {least} %, but other processes used the cores, which hides gains"
+            );
+        }
         if self.result.status == Status::Undecided {
             return Ok(None);
         }
@@ -426,6 +432,14 @@ impl Walk<'_, '_> {
         let entry = Arc::new(decided.into_entry(&*self.races.runner.timer, self.races.options));
         fill_from_entry(self.result, &entry);
         self.commit((key, entry), job, &process)
+    }
+
+    /// Whether a busy machine may hide a gain: some set of options may save the least that counts.
+    fn hides_gains(&self) -> bool {
+        let most = 1.0 - self.races.options.rules.min_improvement;
+        let may_gain = |row: &CandidateResult| row.times().is_some_and(|times| times.interval.low < most);
+        let is_kept = self.result.status == Status::BaselineKept && self.result.confirmation.is_none();
+        self.races.is_contended && is_kept && self.result.candidates.iter().any(may_gain)
     }
 
     /// The winner with what fresh processes say of its times, if they confirm it; the result says what they found.

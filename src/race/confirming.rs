@@ -102,13 +102,12 @@ fn confirmations(
     known.collect()
 }
 
-/// The spreads to assume for each of several questions: what is known of the machine, and from there to what each other
-/// question's processes say. A question's own processes are no evidence of their own spread.
+/// The spreads to assume for each of several questions: what is known of the machine and what the other questions'
+/// processes say. A question's own processes are no evidence of their own spread.
 pub(crate) fn spreads(referee: &Referee<'_>, all: &[Vec<ProcessRatio>]) -> Vec<Vec<ProcessSpread>> {
     let spreads = |(index, own): (usize, &Vec<ProcessRatio>)| {
-        let of_machine = referee.options.spread_of(own);
-        let others = all.iter().enumerate().filter(|(other, processes)| *other != index && processes.len() > 1);
-        std::iter::once(of_machine).chain(others.flat_map(|(_, other)| of_machine.beside(other))).collect()
+        let others = all.iter().enumerate().filter(|(other, _)| *other != index);
+        ProcessSpread::among(referee.options.spread_of(own), others.map(|(_, processes)| processes.as_slice()))
     };
     all.iter().enumerate().map(spreads).collect()
 }

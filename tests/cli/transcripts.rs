@@ -82,10 +82,10 @@ fn in_shell(place: &Place, line: &str) -> std::process::Command {
         std::iter::once(bin.to_owned()).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
     );
     let mut shell = std::process::Command::new("sh");
-    shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("AUTOTUNE_LOWERED_")) {
         shell.env_remove(name);
     }
+    shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.env_remove("RUST_LOG").env("PATH", path.unwrap()).env("REPO", REPO);
     shell.env("AUTOTUNE_LOWERED_CACHE", place.path("cache")).env("XDG_CACHE_HOME", place.path("native"));
     shell.current_dir(place.path("")).args(["-c", line]);

@@ -6,6 +6,8 @@ use super::process_ratio::ProcessRatio;
 
 /// A spread below this is luck, not a quality of the machine.
 const LEAST_SPREAD: f64 = 0.002;
+/// Processes that raise the spread by more than this factor are of a call that varies by itself.
+const VARIES: f64 = 2.0;
 /// How far apart two spreads may be, as a factor, with nothing between them.
 const STEP: f64 = 4.0;
 /// Points of the distribution of σ, from an eighth of its scale to sixteen times.
@@ -51,17 +53,24 @@ impl ProcessSpread {
         Self { deviation: variance.sqrt(), degrees }
     }
 
-    /// The spreads that a call may have beside another one with these processes: from this to what both say, in steps of
-    /// at most a factor of four. Calls differ, so one that varies says little about the next, but that it may vary too.
-    pub fn beside(self, processes: &[ProcessRatio]) -> impl Iterator<Item = Self> {
-        let both = self.and(processes);
-        let ratio = both.deviation / self.deviation;
-        let steps = (ratio.ln().abs() / STEP.ln()).ceil().clamp(1.0, 16.0);
-        let between = move |step: i32| {
-            let part = f64::from(step) / steps;
-            Self { deviation: self.deviation * ratio.powf(part), ..self }
+    /// The spreads that a call may have, each as likely, from what is known of the machine and from the processes of
+    /// other calls. Those that vary no more than the machine make it better known. Another one says little about this
+    /// call, but that it may vary too: from the machine's spread to that call's, in steps of at most a factor of four.
+    pub fn among<'p>(of_machine: Self, others: impl Iterator<Item = &'p [ProcessRatio]>) -> Vec<Self> {
+        let varies = |other: &&[ProcessRatio]| of_machine.and(other).deviation > VARIES * of_machine.deviation;
+        let (wild, calm): (Vec<_>, Vec<_>) = others.partition(varies);
+        let known = calm.into_iter().fold(of_machine, Self::and);
+        let to = |other: &[ProcessRatio]| {
+            let both = known.and(other);
+            let ratio = both.deviation / known.deviation;
+            let steps = (ratio.ln() / STEP.ln()).ceil().clamp(1.0, 16.0);
+            let between = move |step: i32| {
+                let part = f64::from(step) / steps;
+                Self { deviation: known.deviation * ratio.powf(part), ..known }
+            };
+            (1..steps as i32).map(between).chain(std::iter::once(both))
         };
-        (1..steps as i32).map(between).chain(std::iter::once(both))
+        std::iter::once(known).chain(wild.into_iter().flat_map(to)).collect()
     }
 
     /// The spread that processes show which measured several pairs of equal programs; `None` of fewer than two

@@ -5,9 +5,8 @@
 //! how much the ratio itself varies. The estimand is the geometric mean of the ratio over processes.
 //!
 //! A process's logarithm of the ratio is `x ~ N(μ, σ² + w²)`: `w` is the standard error of its own rounds' median, and
-//! `σ` the spread between processes. Two or three processes cannot tell `σ`, so it has a distribution ([`ProcessSpread`]):
-//! a scaled inverse χ² from what is known of the machine, mixed with those that lead from there to what one other
-//! call of the run says. A mixture, because calls differ: one that varies says little about those that do not. The e-value is the
+//! `σ` the spread between processes. Two or three processes cannot tell `σ`, so it has a distribution: a scaled inverse
+//! χ², or a mixture of them if other calls of the run vary by themselves ([`ProcessSpread::among`]). The e-value is the
 //! likelihood of the ratios under `μ ~ N(0, τ²)`, averaged over a few `τ`, over that under `μ = 0`, both averaged over
 //! `σ`. It is a martingale over processes, so it may be looked at after each of them (Ville's inequality; Robbins,
 //! Statistical methods related to the law of the iterated logarithm, 1970). One process multiplies it by a bounded
@@ -393,8 +392,10 @@ mod tests {
     fn a_call_whose_processes_agree_is_decided_beside_one_that_varies() {
         let quiet = ProcessSpread::QUIET;
         let other = processes(&[-2.6, -1.1, -1.1], false);
+        let calm = processes(&[0.001, 0.0, -0.001], false);
+        assert_eq!(ProcessSpread::among(quiet, [&calm[..]].into_iter()), [quiet.and(&calm)]);
         let wild = quiet.and(&other);
-        let spreads: Vec<ProcessSpread> = std::iter::once(quiet).chain(quiet.beside(&other)).collect();
+        let spreads = ProcessSpread::among(quiet, [&other[..]].into_iter());
         assert!(
             spreads.last() == Some(&wild) && spreads.windows(2).all(|two| two[1].deviation <= 4.0 * two[0].deviation)
         );
