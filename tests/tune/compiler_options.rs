@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use autotune_lowered::array::{Reference, SpecialKind, Tolerance};
 use autotune_lowered::candidates::{OptionClass, OptionSpace};
@@ -14,7 +15,7 @@ use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measure::MeasuredProgram;
 use autotune_lowered::measured_by::Source;
-use autotune_lowered::race::{RaceOptions, Runner};
+use autotune_lowered::race::{QuietWait, RaceOptions, Runner};
 use autotune_lowered::timer::events::Events;
 use autotune_lowered::timer::protocol::{ComparedOutput, KeptOutput};
 use autotune_lowered::timer::{
@@ -395,6 +396,20 @@ fn the_luck_of_the_first_rounds_wins_nothing() {
         let ledger = Ledger::in_memory(vec![]);
         let operation = tune(&mut timer, &ledger, &module(), &RaceOptions::default()).operation;
         assert_eq!(operation.status, Status::BaselineKept, "seed {seed}: {}", best(&operation));
+    }
+}
+
+/// Another process uses the device all the time. What no interval excludes is not denied; what all exclude is.
+#[test]
+fn beside_another_process_a_gain_that_is_not_excluded_is_undecided() {
+    for (scatter, status) in [(0.4, Status::Undecided), (0.004, Status::BaselineKept)] {
+        let mut timer = Compiler::new(|options, _| takes(1.0 + 1e-7 * options.len() as f64));
+        (timer.scatter, timer.info.others_use) = (scatter, Some(0.9));
+        let options = RaceOptions::default().quiet(QuietWait::new(Duration::ZERO));
+        let operation = tune(&mut timer, &Ledger::in_memory(vec![]), &module(), &options).operation;
+        assert_eq!(operation.status, status, "{operation:?}");
+        let says = operation.reason.contains("other processes used the cores, which hides gains");
+        assert_eq!((says, operation.best.is_none()), (scatter > 0.1, scatter > 0.1), "{operation:?}");
     }
 }
 
