@@ -18,9 +18,8 @@ pub(super) struct ScanArgs {
     pub module: PathBuf,
     #[command(flatten)]
     pub labels: LabelArgs,
-    /// Also recognise your own kernels: templates of their names (docs/kernels.md)
-    #[arg(long, value_name = "FILE")]
-    pub kernels: Option<PathBuf>,
+    #[command(flatten)]
+    pub kernels: KernelsArg,
     /// Exit code 9 if a kernel runs on the values that its project takes if nothing is tuned
     #[arg(long)]
     pub fail_on_defaults: bool,
@@ -31,7 +30,7 @@ pub(super) struct ScanArgs {
 /// Prints the labels and kernels; exit code 3 if there are none.
 pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let options = ScanOptions::default().user_labels(user_labels(&args.labels)?);
-    let scan = scan_module(&args.module, &options.kernels(templates(args.kernels.as_deref())?))?;
+    let scan = scan_module(&args.module, &options.kernels(args.kernels.templates()?))?;
     args.format.write(out, &scan)?;
     out.flush()?;
     // labels before the truncation are printed, but a script must not mistake them for all labels
@@ -43,13 +42,23 @@ pub(super) fn run(args: &ScanArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     })
 }
 
-/// The user's own templates of kernels, if there are any.
-pub(super) fn templates(file: Option<&Path>) -> Result<KernelTemplates, Fault> {
-    let Some(path) = file else { return Ok(KernelTemplates::default()) };
-    let wrong = |error: &dyn std::fmt::Display| Fault::input(format!("`--kernels {}`: {error}", path.display()));
-    let file = outside_file::open(path, KernelTemplates::MAX_BYTES).map_err(|error| wrong(&error))?;
-    let text = outside_file::read_text(file, KernelTemplates::MAX_BYTES).map_err(|error| wrong(&error))?;
-    KernelTemplates::of_text(&text).map_err(|error| wrong(&error))
+/// The user's own templates of kernels.
+#[derive(Debug, Clone, Args)]
+pub(super) struct KernelsArg {
+    /// Also recognise your own kernels: templates of their names (docs/kernels.md)
+    #[arg(long, value_name = "FILE")]
+    pub kernels: Option<PathBuf>,
+}
+
+impl KernelsArg {
+    /// Reads them; only the built-in ones if there are none.
+    pub(super) fn templates(&self) -> Result<KernelTemplates, Fault> {
+        let Some(path) = &self.kernels else { return Ok(KernelTemplates::default()) };
+        let wrong = |error: &dyn std::fmt::Display| Fault::input(format!("`--kernels {}`: {error}", path.display()));
+        let file = outside_file::open(path, KernelTemplates::MAX_BYTES).map_err(|error| wrong(&error))?;
+        let text = outside_file::read_text(file, KernelTemplates::MAX_BYTES).map_err(|error| wrong(&error))?;
+        KernelTemplates::of_text(&text).map_err(|error| wrong(&error))
+    }
 }
 
 /// Prints that a module has no label, so that there is nothing to do.

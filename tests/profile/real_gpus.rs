@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, stacks, summarize};
+use autotune_lowered::analysis::{Capture, HloFiles, StacksBy, SummaryOptions, UserNames, stacks, summarize};
+use autotune_lowered::hlo::KernelTemplates;
 use autotune_lowered::profile::{Execution, XSpace, executions};
 use serde_json::Value;
 
@@ -178,6 +179,15 @@ fn kernels_without_labels_are_recognised_in_a_real_capture() {
         ("rms_norm", (1, false)),
     ];
     assert_eq!(found, BTreeMap::from(expected));
+
+    // a user's own templates come first
+    let own = r#"{"schema": 1, "kernels": [{"operation": "mine", "projects": {"us": "us/"},
+        "targets": ["__gpu$xla.gpu.triton"], "name": ".*rms.*", "source": "us/norms.py"}]}"#;
+    let kernels = KernelTemplates::of_text(own).unwrap();
+    let options = SummaryOptions::default().names(UserNames::new(None, Some(&kernels)));
+    let summary = summarize(&captures, &HloFiles::default(), options);
+    let found: BTreeSet<&str> = summary.known_kernels.iter().map(|one| one.kernel.operation.as_str()).collect();
+    assert_eq!(found, BTreeSet::from(["attention", "hopper_matmul", "layer_norm", "mha", "mine"]));
 }
 
 /// ROCm's profiler does not name the device: its vendor, capability, cores, memory and clock do.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::support::xspace::*;
 use autotune_lowered::analysis::Capture;
 use autotune_lowered::analysis::{
-    Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, stacks, summarize,
+    Counting, HloFiles, IDLE_INSIDE, StacksBy, Summary, SummaryOptions, UNKNOWN, UserNames, stacks, summarize,
 };
 use autotune_lowered::hlo::Evidence;
 use autotune_lowered::hlo::UserLabels;
@@ -235,7 +235,7 @@ fn warm_up_autotuner_and_overlapping_threads_by_hand() {
     let all = summarize(&captures, &files, SummaryOptions::default().counting(true.into()));
     assert_eq!((all.modules[0].executions, all.skipped.warm_up.executions), (3, 0));
     let user = UserLabels::new(r"jit\((?P<op>f)\)/add").unwrap();
-    let labelled = summarize(&captures, &files, SummaryOptions::default().labels(Some(&user)));
+    let labelled = summarize(&captures, &files, SummaryOptions::default().names(UserNames::new(Some(&user), None)));
     assert_eq!(labelled.labels[1].label.op_id, "f");
 }
 

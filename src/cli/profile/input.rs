@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use crate::analysis::{Capture, HloFiles, SummaryOptions, summarize};
+use crate::analysis::{Capture, HloFiles, SummaryOptions, UserNames, summarize};
 use crate::cli::fault::Fault;
 use crate::cli::say::say;
 use crate::hlo::UserLabels;
@@ -41,7 +41,11 @@ pub(in crate::cli) fn read_step(
 ) -> Result<StepProfile, Fault> {
     let files = HloFiles::open(hlo).map_err(Fault::input)?;
     let captures = read_captures(&[profile.to_owned()], &files)?;
-    let summary = summarize(&captures, &files, SummaryOptions { labels, ..SummaryOptions::default() });
+    let summary = summarize(
+        &captures,
+        &files,
+        SummaryOptions { names: UserNames::new(labels, None), ..SummaryOptions::default() },
+    );
     let place = profile.display().to_string();
     StepProfile::of(place, &summary).ok_or_else(|| {
         Fault::input(format!("`{}`: holds no module execution; profile a step that runs", profile.display()))

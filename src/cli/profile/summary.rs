@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::analysis::trace::write_file;
-use crate::analysis::{Counting, HloFiles, Summary, SummaryOptions, summarize};
+use crate::analysis::{Counting, HloFiles, Summary, SummaryOptions, UserNames, summarize};
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{FormatArg, LabelArgs, PeaksArg};
-use crate::cli::scan::user_labels;
+use crate::cli::scan::{KernelsArg, user_labels};
 use crate::report::{Top, write_spread_plot};
 
 use super::input::CaptureArgs;
@@ -23,6 +23,8 @@ pub(crate) struct SummaryArgs {
     pub modules: ModulesArgs,
     #[command(flatten)]
     pub labels: LabelArgs,
+    #[command(flatten)]
+    pub kernels: KernelsArg,
     #[command(flatten)]
     pub peaks: PeaksArg,
     /// Write a plot of the compute operations: deviation over mean against mean (SVG)
@@ -67,11 +69,12 @@ impl ModulesArgs {
 }
 
 pub(super) fn summary(args: &SummaryArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let user = user_labels(&args.labels)?;
+    let (labels, kernels) = (user_labels(&args.labels)?, args.kernels.templates()?);
+    let names = UserNames::new(labels.as_ref(), Some(&kernels));
     let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     let captures = args.captures.read(&files)?;
-    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref(), peaks: peaks.as_ref() };
+    let options = SummaryOptions { counting: args.modules.counting(), names, peaks: peaks.as_ref() };
     let summary = summarize(&captures, &files, options);
     if let Some(path) = &args.plot {
         plot(path, &summary)?;

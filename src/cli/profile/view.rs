@@ -11,15 +11,15 @@ use clap::Args;
 
 use crate::analysis::trace::write_file;
 use crate::analysis::{
-    Capture, Counting, HloFiles, ProfileDiff, Stacks, StacksBy, Summary, SummaryOptions, profile_diff, stacks_by,
-    summarize,
+    Capture, Counting, HloFiles, ProfileDiff, Stacks, StacksBy, Summary, SummaryOptions, UserNames, profile_diff,
+    stacks_by, summarize,
 };
 use crate::cli::exit;
 use crate::cli::fault::Fault;
 use crate::cli::options::{LabelArgs, PeaksArg};
 use crate::cli::report::read_results;
 use crate::cli::say::say;
-use crate::cli::scan::user_labels;
+use crate::cli::scan::{KernelsArg, user_labels};
 use crate::report::{AfterPage, MAX_EVENTS, Timeline, ViewPage, view_commands, write_view};
 
 use super::input::read_captures;
@@ -53,11 +53,14 @@ pub(crate) struct ViewArgs {
     #[command(flatten)]
     labels: LabelArgs,
     #[command(flatten)]
+    kernels: KernelsArg,
+    #[command(flatten)]
     peaks: PeaksArg,
 }
 
 pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
-    let user = user_labels(&args.labels)?;
+    let (labels, kernels) = (user_labels(&args.labels)?, args.kernels.templates()?);
+    let names = UserNames::new(labels.as_ref(), Some(&kernels));
     let peaks = args.peaks.read()?;
     let files = HloFiles::open(&args.modules.counted.hlo).map_err(Fault::input)?;
     let results = args.results.as_deref().map(read_results).transpose()?.unwrap_or_default();
@@ -69,7 +72,7 @@ pub(super) fn view(args: &ViewArgs, out: &mut dyn Write) -> Result<u8, Fault> {
             "the capture has no event with a time: there is nothing to view",
         ));
     }
-    let options = SummaryOptions { counting: args.modules.counting(), labels: user.as_ref(), peaks: peaks.as_ref() };
+    let options = SummaryOptions { counting: args.modules.counting(), names, peaks: peaks.as_ref() };
     let frames = [StacksBy::Source, StacksBy::OpName];
     let [by_source, by_op_name] = stacks_by(&captures, &files, frames, args.modules.counting());
     let summary = summarize(&captures, &files, options);

@@ -2,6 +2,7 @@
 //! else its events, or the name of its kernel.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use crate::hlo::{Cost, Costs, Evidence, FlopUnit, Flops, Label};
 use crate::hlo::{HloInstruction, HloModule, KernelTemplates, KnownKernel, UserLabels, labels_in};
@@ -15,6 +16,29 @@ pub const UNKNOWN: &str = "unknown";
 
 /// Maximum number of enclosing computations that are searched for a label.
 const MAX_CALLERS: usize = 64;
+
+/// The names that a user declared.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct UserNames<'a> {
+    /// Labels.
+    pub labels: Option<&'a UserLabels>,
+    /// Kernels, with the built-in ones behind them.
+    pub kernels: Option<&'a KernelTemplates>,
+}
+
+static BUILT_IN: LazyLock<KernelTemplates> = LazyLock::new(KernelTemplates::default);
+
+impl<'a> UserNames<'a> {
+    /// These labels and kernels.
+    pub fn new(labels: Option<&'a UserLabels>, kernels: Option<&'a KernelTemplates>) -> Self {
+        Self { labels, kernels }
+    }
+
+    fn kernels(&self) -> &'a KernelTemplates {
+        self.kernels.unwrap_or(&BUILT_IN)
+    }
+}
 
 /// What is known about an operation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -59,7 +83,7 @@ pub enum KnownBy {
 
 impl Attribution {
     /// Looks an operation up by its instruction's name; `costs` are those of the module.
-    pub fn find(module: &HloModule, costs: &Costs, operation: &str, user: Option<&UserLabels>) -> Option<Self> {
+    pub fn find(module: &HloModule, costs: &Costs, operation: &str, user: UserNames<'_>) -> Option<Self> {
         let place = module.place_of(operation)?;
         let instruction = module.instructions.get(place)?;
         let within = || inner(module, instruction);
@@ -70,8 +94,8 @@ impl Attribution {
             opcode: instruction.opcode().to_owned(),
             op_name: named.map_or_else(String::new, |one| one.op_name().to_owned()),
             source: placed.map(|frame| (frame.file.into_owned(), frame.line)),
-            label: label(module, instruction, user),
-            kernel: KernelTemplates::default().of_instruction(module, instruction),
+            label: label(module, instruction, user.labels),
+            kernel: user.kernels().of_instruction(module, instruction),
             bytes: instruction.bytes,
             cost: costs.instruction(place).filter(|cost| cost.is_known() && works(instruction.opcode())).cloned(),
             communication: communicates(module, instruction),
@@ -90,7 +114,7 @@ impl Attribution {
     }
 
     /// What its events say.
-    pub(super) fn of_events(operation: &str, facts: &EventFacts, user: Option<&UserLabels>) -> Self {
+    pub(super) fn of_events(operation: &str, facts: &EventFacts, user: UserNames<'_>) -> Self {
         let is_collective = matches!(
             Role::of_event(operation, Some(facts)),
             Role::Communication(communication) if communication.kind.is_between_devices()
@@ -101,8 +125,8 @@ impl Attribution {
             opcode: opcode.to_owned(),
             op_name: facts.op_name.clone(),
             source: facts.source.clone(),
-            label: labels_in(&facts.op_name, "", user).pop(),
-            kernel: KernelTemplates::default().of_event(operation, &facts.op_name, facts.source.as_ref()),
+            label: labels_in(&facts.op_name, "", user.labels).pop(),
+            kernel: user.kernels().of_event(operation, &facts.op_name, facts.source.as_ref()),
             bytes: 0,
             cost: cost_of(facts).filter(|_| !communication && works(opcode)),
             communication,
@@ -111,7 +135,7 @@ impl Attribution {
     }
 
     /// What a kernel's own name says: whether it is one of a communication library, or a copy or fill of the runtime.
-    pub(super) fn of_kernel(name: &str) -> Option<Self> {
+    pub(super) fn of_kernel(name: &str, user: UserNames<'_>) -> Option<Self> {
         let known = |opcode: &str, communication| {
             let opcode = opcode.to_owned();
             Some(Self { opcode, communication, known_by: KnownBy::Kernel, ..Self::default() })
@@ -120,7 +144,7 @@ impl Attribution {
             (Some(kind), _) => known(kind.name(), true),
             (None, Some(opcode)) => known(opcode, false),
             (None, None) => {
-                let kernel = KernelTemplates::default().of_event(name, "", None)?;
+                let kernel = user.kernels().of_event(name, "", None)?;
                 let opcode = "custom-call".to_owned();
                 Some(Self { opcode, kernel: Some(kernel), known_by: KnownBy::Kernel, ..Self::default() })
             }

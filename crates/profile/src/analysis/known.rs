@@ -5,9 +5,9 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::counted::{counted, listed};
-use crate::hlo::{Costs, HloModule, ProgramMemory, UserLabels};
+use crate::hlo::{Costs, HloModule, ProgramMemory};
 
-use super::attribution::{Attribution, KnownBy};
+use super::attribution::{Attribution, KnownBy, UserNames};
 use super::by_kind::OfOperation;
 use super::modules::{Modules, OfModule};
 use super::outside::NAMES_HINT;
@@ -17,12 +17,7 @@ use super::programs::Programs;
 const MAX_REGIONS: usize = 16;
 
 /// Looks up operations that are not known yet.
-pub(super) fn attribute(
-    modules: &mut Modules,
-    programs: &Programs<'_>,
-    labels: Option<&UserLabels>,
-    notes: &mut Vec<String>,
-) {
+pub(super) fn attribute(modules: &mut Modules, programs: &Programs<'_>, names: UserNames<'_>, notes: &mut Vec<String>) {
     for ((name, program_id), of_module) in modules {
         if of_module.operations.values().all(|operation| operation.attribution.is_some()) {
             continue;
@@ -37,8 +32,8 @@ pub(super) fn attribute(
             }
         }
         // kernels run on a device's streams
-        let names = of_module.on_streams.then(OnceCell::new);
-        let finder = Finder { module, names, programs, program_id: *program_id, labels };
+        let of_kernels = of_module.on_streams.then(OnceCell::new);
+        let finder = Finder { module, of_kernels, programs, program_id: *program_id, names };
         finder.attribute(&mut of_module.operations);
     }
 }
@@ -57,10 +52,10 @@ fn kernel_names(module: &HloModule) -> HashMap<String, Option<usize>> {
 struct Finder<'p, 'a> {
     module: Option<(&'p HloModule, Costs)>,
     /// Instructions by the names of their kernels, once one is looked up; `None` if the program has no kernels.
-    names: Option<OnceCell<HashMap<String, Option<usize>>>>,
+    of_kernels: Option<OnceCell<HashMap<String, Option<usize>>>>,
     programs: &'p Programs<'a>,
     program_id: Option<i64>,
-    labels: Option<&'p UserLabels>,
+    names: UserNames<'p>,
 }
 
 impl Finder<'_, '_> {
@@ -81,20 +76,20 @@ impl Finder<'_, '_> {
     fn find(&self, operation: &str, is_single: bool) -> Option<Attribution> {
         let of_hlo = || {
             let (module, costs) = self.module.as_ref()?;
-            Attribution::find(module, costs, operation, self.labels)
+            Attribution::find(module, costs, operation, self.names)
         };
         let of_events = || {
             let facts = self.programs.event_facts(self.program_id, operation)?;
-            Some(Attribution::of_events(operation, facts, self.labels))
+            Some(Attribution::of_events(operation, facts, self.names))
         };
         let of_named_kernel = || {
             let (module, costs) = self.module.as_ref()?;
-            let names = self.names.as_ref()?.get_or_init(|| kernel_names(module));
-            let instruction = module.instructions.get((*names.get(operation)?)?)?;
-            let found = Attribution::find(module, costs, instruction.name(), self.labels)?;
+            let of_kernels = self.of_kernels.as_ref()?.get_or_init(|| kernel_names(module));
+            let instruction = module.instructions.get((*of_kernels.get(operation)?)?)?;
+            let found = Attribution::find(module, costs, instruction.name(), self.names)?;
             Some(found.of_named_kernel(is_single))
         };
-        let of_kernel = || Attribution::of_kernel(operation);
+        let of_kernel = || Attribution::of_kernel(operation, self.names);
         of_hlo().or_else(of_events).or_else(of_named_kernel).or_else(of_kernel)
     }
 }

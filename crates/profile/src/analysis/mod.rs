@@ -44,7 +44,7 @@ mod totals;
 pub mod trace;
 mod work;
 
-pub use attribution::{Attribution, KnownBy, UNKNOWN, inner};
+pub use attribution::{Attribution, KnownBy, UNKNOWN, UserNames, inner};
 pub use by_kind::{MeanStd, OperationSummary, Part};
 pub use capture::Capture;
 pub use diff::{DiffRow, ProfileDiff, Sample as DiffSample, Verdict, profile_diff};

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::counted::counted;
-use crate::hlo::{Evidence, KnownKernel, Label, ProgramMemory, UserLabels};
+use crate::hlo::{Evidence, KnownKernel, Label, ProgramMemory};
 use crate::peaks::Peaks;
 use crate::profile::Finding;
 use crate::profile::interval::Interval;
 use crate::setters;
 
+use super::attribution::UserNames;
 use super::by_kind::{ByKind, MeanStd, OperationSummary, Part};
 use super::capture::Capture;
 use super::host_work::{HostWork, host_work, window};
@@ -23,18 +24,18 @@ use super::runtime::{Counted, DeviceRuntime, Skipped, device_runtimes, ns};
 use super::totals::Totals;
 use super::work::{Work, peaks_of};
 
-/// What is counted, and the labels.
+/// What is counted, and the user's names.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SummaryOptions<'a> {
     /// Which executions count.
     pub counting: Counting,
-    /// Labels of the user's own.
-    pub labels: Option<&'a UserLabels>,
+    /// Labels and kernels of the user's own.
+    pub names: UserNames<'a>,
     /// The peaks of the device; without them those of the device that the captures name.
     pub peaks: Option<&'a Peaks>,
 }
 
-setters!(SummaryOptions<'a> { counting: Counting, labels: Option<&'a UserLabels>, peaks: Option<&'a Peaks> });
+setters!(SummaryOptions<'a> { counting: Counting, names: UserNames<'a>, peaks: Option<&'a Peaks> });
 
 /// Where the time of one or several captures went.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -196,7 +197,7 @@ pub fn summarize(captures: &[Capture], files: &HloFiles, options: SummaryOptions
         counted.leave_out(time, &skipped_programs);
         let programs = Programs::new(capture.timeline(), files);
         add(&mut modules, number, &totals, &counted);
-        attribute(&mut modules, &programs, options.labels, &mut notes);
+        attribute(&mut modules, &programs, options.names, &mut notes);
         let on_plane = |plane: usize| time.executions.iter().filter(move |one| one.plane == plane);
         let of_programs = |plane: usize| on_plane(plane).map(|one| ns(one.busy_ps)).sum();
         let (outside, named) = outside::kernels(capture, time, &of_programs);
