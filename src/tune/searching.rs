@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::cache::{CacheKey, Entry, Tier};
 use crate::config::Config;
+use crate::counted::counted;
 use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::race::{JobIdentity, RaceError};
@@ -173,6 +174,10 @@ impl Autotuner<'_> {
         result: &mut OperationResult,
     ) -> Result<InvocationPlan, TuneError> {
         let (strategy, configs) = (self.options.search.kind.name(), choices.space.count());
+        let starts = invocation.starts().iter().filter(|config| choices.space.find(config).is_some()).count();
+        if starts > 0 {
+            result.flags.push(format!("{} of its project's own table tried first", counted(starts, "config")));
+        }
         let _searching = events.open(Slice::Search { strategy, configs, sampled: choices.is_sample });
         let mut search = self.begin_search(invocation, &choices);
         let ended = self.run_search(events, invocation, &mut choices, key, &mut search);
@@ -284,7 +289,7 @@ impl Autotuner<'_> {
     ) -> Result<SearchEnd, RaceError> {
         let input_folder = InputFolder::new(invocation, self.registry)?.map_err(RaceError::Failed)?;
         let options = &self.options.search;
-        let priors = self.priors(key)?;
+        let priors = self.priors(key, invocation)?;
         let OfCompiler { refused, figures } = self.of_compiler(invocation, choices);
         search.searched.refused = refused.len();
         let begin = Instant::now();
@@ -367,8 +372,8 @@ impl Autotuner<'_> {
     }
 
     /// Cached configs of the same operation for any call, device and direction, after those that won in this run: the
-    /// nearest first, and the entries themselves before their ties.
-    pub(super) fn priors(&self, key: &CacheKey) -> Result<Vec<Config>, TuneError> {
+    /// nearest first, and the entries themselves before their ties. Behind them what the recorder names.
+    pub(super) fn priors(&self, key: &CacheKey, invocation: &Invocation) -> Result<Vec<Config>, TuneError> {
         let mut entries = self.ledger.cache().entries()?;
         entries.retain(|(other, ..)| other.call.op_id == key.call.op_id);
         entries.sort_by_key(|(other, ..)| {
@@ -378,10 +383,9 @@ impl Autotuner<'_> {
         let tied = entries.iter().filter_map(|(_, entry, _)| entry.provenance.as_ref());
         let winners = self.winners.lock().unwrap_or_else(PoisonError::into_inner);
         let of_run = winners.iter().rev().filter(|(other, _)| other.call.op_id == key.call.op_id);
-        let mut priors: Vec<Config> = Vec::new();
-        for config in
-            of_run.map(|(_, config)| config).chain(best).chain(tied.flat_map(|provenance| &provenance.tie_set))
-        {
+        let (mut priors, starts): (Vec<Config>, _) = (Vec::new(), invocation.starts());
+        let measured = of_run.map(|(_, config)| config).chain(best);
+        for config in measured.chain(tied.flat_map(|provenance| &provenance.tie_set)).chain(&starts) {
             if !priors.contains(config) {
                 priors.push(config.clone());
             }

@@ -142,7 +142,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             self.evidence.leave_unseen(&self.identity);
             // this reads the whole cache, so only for a first wave
             if self.evidence.is_empty() {
-                waves.know(&self.tuner.priors(&self.identity.key)?);
+                waves.know(&self.tuner.priors(&self.identity.key, &self.race.invocation)?);
             }
         }
         if let Some(entry) = self.decided_before() {

@@ -467,3 +467,36 @@ def test_the_look_up_of_sglang_jax_gives_the_new_rows(tmp_path):
     assert added.strip() == "('TPU v6', 'bfloat16', 'bfloat16', 8, 2, 128, 128, 256): (8, 16),"
     with pytest.raises(ValueError, match=r"gives \(8, 16\), and not \(4, 16\)"):
         export._write(tmp_path, one.table, {key: value}, [(call, (4, 16))], "TPU v6 lite")
+
+
+def test_rows_of_the_projects_table_are_tried_first(checkout, tmp_path):
+    (checkout / "table.py").write_text(TABLE.replace("    # keep-sorted end", "    (64, 64, 'float32'): (16,),"))
+    (key,) = recorded(tmp_path, operation(), 256)
+    (record,) = (tmp_path / "registry").glob("invocations/*/*.json")
+    call = json.loads(record.read_text())["invocation"]
+    # 16 stands there twice, and what the project would choose for this call is 8
+    assert call["static_arguments"]["starts"] == [{"block": 16}, {"block": 32}]
+    configs = [one["config"]["block"] for one in call["candidates"]]
+    assert configs == [8, 16, 32, 64] and call["baseline"] == {"block": 8}
+
+
+@pytest.mark.parametrize(
+    "text", ["BLOCKS = None\n", "raise OSError('no')\n", "BLOCKS = {1: 'x', 2: (1, 2), 3: (1.5,)}\n"]
+)
+def test_a_table_that_cannot_be_read_names_no_start(checkout, text):
+    (checkout / "table.py").write_text(text)
+    assert operation().starts() == []
+
+
+def test_start_configs_of_the_real_tables(tmp_path):
+    project("tpu_inference")
+    project("sgl_jax")
+    from autotune_lowered.adapters import sglang_jax, tpu_inference
+
+    found = {one.op: one.starts() for one in (*tpu_inference.OPERATIONS, *sglang_jax.OPERATIONS) if one.table}
+    assert {name: len(starts) for name, starts in found.items()} == {
+        "tpu_inference.quantized_matmul": 4,
+        "tpu_inference.gmm": 4,
+        "sglang_jax.rpa": 4,
+    }
+    assert all(set(one) == {"tm", "tk", "tn"} for one in found["tpu_inference.gmm"])

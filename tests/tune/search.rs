@@ -388,6 +388,30 @@ fn a_long_recorded_list_is_searched_by_its_programs() {
     assert!(provenance.search.is_some() && provenance.semantic_digest.is_some(), "the recorded programs are raced");
 }
 
+/// Rows of a project's table come first, and are measured like all others. A strategy with a model may see after one of
+/// them that the others are not worth it.
+#[test]
+fn what_a_recorder_names_is_tried_first() {
+    for (kind, expected) in [(StrategyKind::Random, &[61, 140][..]), (StrategyKind::Model, &[61])] {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = folder.path().join("registry");
+        let (registry, invocation) = scripted::registry(&registry, 200, &scripted::distinct_program);
+        let starts = json!([{"block": 61}, {"block": 140}, {"block": 5000}, 7, {"block": 61}]);
+        let named = (*invocation).clone().static_arguments([("starts".to_owned(), starts)].into());
+        let mut timer = FormulaTimer::new(|config| 1_000_000 + 10_000 * number(config, "block").abs_diff(70));
+        timer.info.device = scripted::device();
+        let ledger = memory();
+        let mut session = Session::new(&registry, &ledger, &mut timer).options(options(kind, 40));
+        let result = session.run(&scripted::planned([&Arc::new(named)])).unwrap();
+        let operation = &result.operations[0];
+        let flag = "2 configs of its project's own table tried first".to_owned();
+        assert!(operation.flags.contains(&flag), "{operation:?}");
+        let tried: Vec<i64> = timer.tried().iter().map(|config| number(config, "block")).collect();
+        assert_eq!(&tried[..expected.len()], expected, "{}", kind.name());
+        assert!((55..=85).contains(&number(best(operation), "block")), "{:?}", best(operation));
+    }
+}
+
 #[test]
 fn what_a_compiler_refused_costs_no_evaluation() {
     let folder = tempfile::tempdir().unwrap();

@@ -79,6 +79,11 @@ class AdaptedCall:
     def configs_of(self, specs: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
         return self.adapted.operation.configs(self.baseline)
 
+    @property
+    def starts(self) -> Sequence[Config]:
+        """Configs that are worth trying first."""
+        return self.adapted.operation.starts()
+
     def knows(self, name: str, value: Any) -> bool:
         """Whether a parameter has values of this type: a cache may hold anything."""
         values = (self.baseline[name], *self.adapted.operation.space.get(name, ()))

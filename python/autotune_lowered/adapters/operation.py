@@ -15,6 +15,7 @@ from .places import Arguments, Config, Place
 from .tables import SourceTable
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_MOST_STARTS = 4
 _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -92,7 +93,21 @@ class Operation:
             raise ValueError("the call names no config, and what the project would choose is not known")
         return given
 
+    def starts(self) -> list[dict[str, Any]]:
+        """The configs that the project's table has most often, for whatever call: worth trying first."""
+        try:
+            values = [] if self.table is None else self.table.shipped()
+        except Exception:  # the module is another project's
+            return []
+        names = self.place.names
+        known = [dict(zip(names, value, strict=True)) for value in values if len(value) == len(names)]
+        return [one for one in known if all(type(value) is int for value in one.values())][:_MOST_STARTS]
+
     def configs(self, baseline: Config) -> list[dict[str, Any]]:
-        """The baseline and every config of the space."""
+        """The baseline, the project's own rows, and every config of the space."""
         values = [self.space.get(name) or [baseline[name]] for name in baseline]
-        return [dict(baseline), *(dict(zip(baseline, chosen, strict=True)) for chosen in itertools.product(*values))]
+        return [
+            dict(baseline),
+            *self.starts(),
+            *(dict(zip(baseline, chosen, strict=True)) for chosen in itertools.product(*values)),
+        ]

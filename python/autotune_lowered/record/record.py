@@ -267,6 +267,8 @@ class _Record:
         unknown = {name: reason for name, reason in self.unknown.items() if name in names}
         if unknown:
             static["values_unknown"] = unknown
+        if self.call.starts:
+            static["starts"] = [dict(config) for config in self.call.starts]
         if self.registry.on_demand:
             static["lowered"] = "on-demand"
         if self.call.recipe is not None:

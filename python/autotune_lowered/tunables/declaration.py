@@ -21,6 +21,9 @@ _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 class Declaration:
     """A function with its search space."""
 
+    # its candidates are in the order of their author, and a search may begin anywhere
+    starts: Sequence[Mapping[str, Any]] = ()
+
     def __init__(
         self,
         function: Callable[..., Any],

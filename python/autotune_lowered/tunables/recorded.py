@@ -39,6 +39,10 @@ class Recordable(Protocol):
     def baseline(self) -> Config:
         """The config without tuning."""
 
+    @property
+    def starts(self) -> Sequence[Config]:
+        """Those of the configs that are worth trying first."""
+
     def configs_of(self, specs: Mapping[str, Any]) -> Sequence[Config]:
         """The configs to try for these arrays."""
 
@@ -115,6 +119,7 @@ def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall
         static=call.static,
         baseline=dict(declaration.baseline),
         configs=lambda platform: declaration.configs_of(specs),
+        starts=declaration.starts,
         build=build,
         fills=fills,
         values=values,

@@ -15,6 +15,9 @@ use crate::setters;
 /// The schema that this version reads and writes.
 pub const SCHEMA: u32 = 1;
 
+/// Configs to try first that are read.
+const MAX_STARTS: usize = 64;
+
 /// What an invocation was lowered for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -182,6 +185,20 @@ impl Invocation {
             recorded_at: 0,
             recorder: String::new(),
         }
+    }
+
+    /// The configs that its recorder names to be tried first, such as rows of the project's own table. Nobody believes
+    /// them: they are measured like all others.
+    pub fn starts(&self) -> Vec<Config> {
+        let starts = self.static_arguments.get("starts").and_then(|starts| starts.as_array());
+        let configs = starts.into_iter().flatten().take(MAX_STARTS);
+        let mut found: Vec<Config> = Vec::new();
+        for config in configs.filter_map(|config| serde_json::from_value(config.clone()).ok()) {
+            if !found.contains(&config) {
+                found.push(config);
+            }
+        }
+        found
     }
 
     /// Whether its candidates are lowered when they are needed. A recorder says so for its lifetime, so that the call
