@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import autotune_lowered
 from autotune_lowered.adapters import sets
 
 OPS = "jax.experimental.pallas.ops."
@@ -275,6 +276,11 @@ def of_sglang(name):
     return importlib.import_module(f"sgl_jax.srt.layers.{name}")
 
 
+def one_tpu():
+    """A mesh whose only device is not here. Its kernels ask it for the chip."""
+    return autotune_lowered.target_mesh("tpu:v6e:1x1", (1, 1), ("data", "model"), [jax.sharding.AxisType.Auto] * 2)
+
+
 def of_maxtext(name):
     return importlib.import_module(f"maxtext.kernels.{name}")
 
@@ -349,6 +355,17 @@ SERVING_CALLS = {
         "tpu_inference",
         lambda *a: of_tpu_inference("quantized_matmul.kernel").quantized_matmul_kernel(*a, x_q_dtype=I8),
         lambda: (spec((256, 1024), BF16), spec((1024, 1024), I8), spec((1024,), F32)),
+    ),
+    "tpu_inference.fused_moe": (
+        "tpu-inference",
+        "tpu_inference",
+        lambda *a: of_tpu_inference("fused_moe.v1.kernel").fused_ep_moe(one_tpu(), *a, top_k=2),
+        lambda: (
+            spec((128, 2048), BF16),
+            spec((8, 2, 2048, 1024), BF16),
+            spec((8, 1024, 2048), BF16),
+            spec((128, 8), BF16),
+        ),
     ),
     "tpu_inference.gmm": (
         "tpu-inference",

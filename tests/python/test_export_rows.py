@@ -254,6 +254,10 @@ def test_tables_of_tpu_inference_answer_with_the_new_rows(tmp_path, run):
     configs = {
         "tpu_inference.quantized_matmul": {"batch_block_size": 256, "in_block_size": 512, "out_block_size": 1024},
         "tpu_inference.gmm": {"tm": 256, "tk": 512, "tn": 256},
+        "tpu_inference.fused_moe": {
+            **{"bt": 32, "bf": 512, "bd1": 1024, "bd2": 2048},
+            **{"btc": 32, "bfc": 512, "bd1c": 1024, "bd2c": 1024},
+        },
         "tpu_inference.rpa_v3": {
             **{"d_bq": 1, "d_bkv": 1024, "d_bq_c": 1, "d_bkv_c": 256},
             **{"m_bq": 64, "m_bkv": 512, "m_bq_c": 64, "m_bkv_c": 512},
@@ -281,7 +285,9 @@ def test_tables_of_tpu_inference_answer_with_the_new_rows(tmp_path, run):
         "RPA_V3_MIXED_BLOCK_SIZES": "64,512,64,512",
     }
     names = {str(path.relative_to(tmp_path / "checkout")) for path in written.files}
-    assert names == {f"tpu_inference/kernels/{one}/tuned_block_sizes.py" for one in ("quantized_matmul", "megablox")}
+    assert names == {
+        f"tpu_inference/kernels/{one}/tuned_block_sizes.py" for one in ("quantized_matmul", "megablox", "fused_moe/v1")
+    }
     shipped = of_tpu_inference("quantized_matmul.tuned_block_sizes").TUNED_BLOCK_SIZES_RAW
     path = tmp_path / "checkout/tpu_inference/kernels/quantized_matmul/tuned_block_sizes.py"
     found = runpy.run_path(str(path), run_name="tpu_inference.written")["TUNED_BLOCK_SIZES_RAW"]
@@ -497,6 +503,7 @@ def test_start_configs_of_the_real_tables(tmp_path):
     assert {name: len(starts) for name, starts in found.items()} == {
         "tpu_inference.quantized_matmul": 4,
         "tpu_inference.gmm": 4,
+        "tpu_inference.fused_moe": 4,
         "sglang_jax.rpa": 4,
     }
     assert all(set(one) == {"tm", "tk", "tn"} for one in found["tpu_inference.gmm"])

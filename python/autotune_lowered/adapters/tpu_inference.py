@@ -19,6 +19,8 @@ _RPA = f"{_KERNELS}.ragged_paged_attention.v3.kernel"
 _FLASH = f"{_KERNELS}.flash_attention.kernel"
 _TABLE = f"{_KERNELS}.quantized_matmul.tuned_block_sizes"
 _GMM_TABLE = f"{_KERNELS}.megablox.tuned_block_sizes"
+_MOE = f"{_KERNELS}.fused_moe.v1.kernel"
+_MOE_TABLE = f"{_KERNELS}.fused_moe.v1.tuned_block_sizes"
 
 # by the case that a block is for: decode and mixed batches
 _BLOCKS = ("bq", "bkv", "bq_c", "bkv_c")
@@ -171,6 +173,31 @@ def _gmm_key(call: Arguments) -> tuple[Any, ...]:
     return (m, k, n, call["group_sizes"].shape[0], groups, *names, k // (1 if scale is None else scale.shape[1]))
 
 
+_MOE_BLOCKS = Named(("bt", "bf", "bd1", "bd2", "btc", "bfc", "bd1c", "bd2c"))
+
+
+def _moe_key(call: Arguments) -> tuple[Any, ...]:
+    """What the project's look-up is asked for a call."""
+    packing = importlib.import_module(_MOE).get_dtype_packing
+    (tokens, hidden), (experts, inner, _), mesh = call["tokens"].shape, call["w2"].shape, call["mesh"]
+    # a record describes the mesh
+    sizes = dict(mesh["mesh"]) if isinstance(mesh, dict) else mesh.shape
+    packed = (packing(call["tokens"].dtype), packing(call["w1"].dtype))
+    axis = call["ep_axis_name"] or "model"
+    return (hidden, inner, experts, call["top_k"], *packed, tokens, sizes[axis])
+
+
+def _moe_table(members: Mapping[str, Any], call: Arguments) -> tuple[Any, ...]:
+    return tuple(members["get_tuned_block_sizes"](*_moe_key(call)))
+
+
+def _moe_row(call: Arguments, config: Config, device: Mapping[str, Any]) -> Row:
+    key = _moe_key(call)
+    align = importlib.import_module(_MOE_TABLE).align_to
+    # its look-up rounds both sizes
+    return (align(key[0], 256), align(key[1], 256), *key[2:]), tuple(config[name] for name in _MOE_BLOCKS.names)
+
+
 OPERATIONS = [
     Operation(
         op="tpu_inference.rpa_v3",
@@ -218,6 +245,18 @@ OPERATIONS = [
             lambda members, call: tuple(members["get_tuned_block_sizes"](*_gmm_key(call))),
         ),
         steering=products.even_groups,
+        platforms=_TPU,
+    ),
+    Operation(
+        op="tpu_inference.fused_moe",
+        function=f"{_MOE}:fused_ep_moe",
+        place=_MOE_BLOCKS,
+        # the kernel wants multiples of the compute sizes, and refuses the others
+        space={"bt": (16, 32, 64), "bf": (512, 1024), "bd1": (1024, 2048), "bd2": (1024, 2048)},
+        baseline=lambda call: dict(
+            zip(_MOE_BLOCKS.names, _moe_table(vars(importlib.import_module(_MOE_TABLE)), call), strict=True)
+        ),
+        table=SourceTable(_MOE_TABLE, "TUNED_BLOCK_SIZES", _moe_row, _moe_table),
         platforms=_TPU,
     ),
     Operation(

@@ -31,7 +31,8 @@ Lower = Callable[[Config], dict[str, Any]]
 
 def descriptors() -> tuple[int, int] | None:
     """The file descriptors of requests and answers, if this process is to answer."""
-    requests, _, answers = os.environ.get(VARIABLE, "").partition(",")
+    # the descriptors are not for the processes that this one starts
+    requests, _, answers = os.environ.pop(VARIABLE, "").partition(",")
     return (int(requests), int(answers)) if requests.isdigit() and answers.isdigit() else None
 
 
