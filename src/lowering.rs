@@ -8,7 +8,7 @@ use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::registry::{Candidate, Invocation, Registry};
-use crate::timer::{Lowered, Recorders, ToLower};
+use crate::timer::{Lowered, Recorders, ToLower, is_of_candidate};
 
 /// Lowers the candidates that a call was recorded with, on demand.
 pub struct Lowering {
@@ -21,7 +21,7 @@ struct LoweredCall {
     /// The whole of it, as the registry has it.
     invocation: Invocation,
     /// Whether the recorders make of the baseline what was recorded; if not, why none of their programs counts.
-    agrees: Result<(), String>,
+    agrees: Result<(), Failure>,
 }
 
 impl Lowering {
@@ -33,41 +33,47 @@ impl Lowering {
     /// Lowers the open ones among the `wanted` candidates of a recorded call, several at once, and writes them into the
     /// registry. A candidate that cannot be lowered gets the reason; one that was not tried, because `is_cancelled`,
     /// stays open.
+    ///
+    /// # Errors
+    /// If the recorders are at fault: none starts, its program is another one than recorded, or does not make this call.
+    /// Nothing can be said about the candidates then.
     pub fn complete(
         &self,
         registry: &Registry,
         whole: &Invocation,
         wanted: &mut [Candidate],
         is_cancelled: &(dyn Fn() -> bool + Sync),
-    ) {
+    ) -> Result<(), Failure> {
         let key = whole.key();
         self.take_known(key, wanted);
         let open: Vec<usize> = wanted.iter().enumerate().filter(|(_, one)| one.is_open()).map(|(at, _)| at).collect();
         if open.is_empty() || is_cancelled() {
-            return;
+            return Ok(());
         }
-        if let Err(reason) = self.agreement(key, whole) {
-            for candidate in wanted.iter_mut().filter(|candidate| candidate.is_open()) {
-                candidate.not_lowered = Some(reason.clone());
-            }
-            return;
-        }
+        self.agreement(key, whole)?;
         let request = |&at: &usize| Some(to_lower(whole, &wanted.get(at)?.config));
         let requests: Vec<ToLower<'_>> = open.iter().filter_map(request).collect();
         let outcomes = self.recorders.lower(&whole.recorder, &requests, is_cancelled);
-        let mut lasting = Vec::new();
+        let (mut lasting, mut at_fault) = (Vec::new(), None);
         for (at, outcome) in open.into_iter().zip(outcomes) {
             let (Some(candidate), Some(outcome)) = (wanted.get_mut(at), outcome) else { continue };
-            let outcome = outcome.and_then(|lowered| stored(registry, lowered));
-            let is_lasting = outcome.is_ok();
-            match outcome {
+            match outcome.and_then(|lowered| stored(registry, lowered)) {
                 Ok(Lowered::Program(program)) => candidate.program = Some(program),
                 Ok(Lowered::NotLowered(reason)) => candidate.not_lowered = Some(reason),
-                Err(failure) => candidate.not_lowered = Some(failure.to_string()),
+                Err(failure) if is_of_candidate(&failure) => {
+                    // the next run tries again
+                    candidate.not_lowered = Some(failure.to_string());
+                    continue;
+                }
+                Err(failure) => {
+                    at_fault = at_fault.or(Some(failure));
+                    continue;
+                }
             }
-            lasting.extend(is_lasting.then(|| candidate.clone()));
+            lasting.push(candidate.clone());
         }
         self.keep(registry, key, lasting);
+        at_fault.map_or(Ok(()), Err)
     }
 
     /// Copies what is known of candidates.
@@ -84,7 +90,7 @@ impl Lowering {
     }
 
     /// Whether the recorders still make the recorded program of the baseline: the kernel may have changed since.
-    fn agreement(&self, key: Digest, whole: &Invocation) -> Result<(), String> {
+    fn agreement(&self, key: Digest, whole: &Invocation) -> Result<(), Failure> {
         if let Some(call) = self.lock().get(&key) {
             return call.agrees.clone();
         }
@@ -94,23 +100,25 @@ impl Lowering {
         agrees
     }
 
-    fn lower_baseline(&self, whole: &Invocation) -> Result<(), String> {
+    fn lower_baseline(&self, whole: &Invocation) -> Result<(), Failure> {
         let recorded = whole.candidates.iter().find(|candidate| candidate.config == whole.baseline);
         let recorded = recorded.and_then(|candidate| candidate.program.as_ref());
         // without one there is nothing to compare with, here and in a race
         let Some(recorded) = recorded else { return Ok(()) };
         let outcome = self.recorders.lower(&whole.recorder, &[to_lower(whole, &whole.baseline)], &|| false);
-        match outcome.into_iter().next().flatten() {
-            Some(Ok(Lowered::Program(program))) if program.semantic_digest == recorded.semantic_digest => Ok(()),
+        let why = match outcome.into_iter().next().flatten() {
+            Some(Ok(Lowered::Program(program))) if program.semantic_digest == recorded.semantic_digest => return Ok(()),
             Some(Ok(Lowered::Program(_))) => {
-                Err("the recorder makes another program of the baseline than was recorded: record again".to_owned())
+                "the recorder makes another program of the baseline than was recorded".into()
             }
-            Some(Ok(Lowered::NotLowered(reason))) => {
-                Err(format!("the recorder no longer lowers the baseline ({reason}): record again"))
+            Some(Ok(Lowered::NotLowered(reason))) => format!("the recorder no longer lowers the baseline ({reason})"),
+            Some(Err(failure)) if is_of_candidate(&failure) => {
+                format!("the recorder no longer lowers the baseline ({failure})")
             }
-            Some(Err(Failure { message, .. })) => Err(message),
-            None => Err("no recorder answered".to_owned()),
-        }
+            Some(Err(failure)) => return Err(failure),
+            None => "no recorder answered".into(),
+        };
+        Err(Failure::new(FailureKind::NoProgram, format!("{why}: record again")))
     }
 
     /// Notes candidates, and writes the call's record anew.

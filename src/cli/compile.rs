@@ -240,7 +240,9 @@ impl<'a> OpenCompile<'a> {
                     Some(_) if is_dry => {}
                     Some(lowering) => {
                         follower.bar.set_message("lowering");
-                        plan.lower(&lowering, &calls.registry, &|| self.cancel.load(Ordering::Relaxed));
+                        let is_cancelled = || self.cancel.load(Ordering::Relaxed);
+                        let lowered = plan.lower(&lowering, &calls.registry, &is_cancelled);
+                        lowered.map_err(|failure| Fault::input(failure.message))?;
                     }
                     None => plan.leave_open(),
                 }

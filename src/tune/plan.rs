@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::candidates::Spaces;
 use crate::counted::counted;
 use crate::device::{DeviceIdentity, MatchMode};
+use crate::failure::Failure;
 use crate::hlo::Scan;
 use crate::lowering::{Lowering, without_recorder};
 use crate::matching::{ByName, Matching, match_labels};
@@ -139,12 +140,21 @@ impl TuningPlan {
     }
 
     /// Lowers all candidates that are to be lowered on demand.
-    pub fn lower(&mut self, lowering: &Lowering, registry: &Registry, is_cancelled: &(dyn Fn() -> bool + Sync)) {
+    ///
+    /// # Errors
+    /// If the recorders are at fault.
+    pub fn lower(
+        &mut self,
+        lowering: &Lowering,
+        registry: &Registry,
+        is_cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), Failure> {
         for planned in self.invocations.iter_mut().filter(|planned| planned.invocation.is_lowered_on_demand()) {
             let whole = Arc::clone(&planned.invocation);
             let candidates = &mut Arc::make_mut(&mut planned.invocation).candidates;
-            lowering.complete(registry, &whole, candidates, is_cancelled);
+            lowering.complete(registry, &whole, candidates, is_cancelled)?;
         }
+        Ok(())
     }
 
     /// Leaves out the candidates that are to be lowered on demand, because there is no recorder; a note says so.

@@ -90,10 +90,14 @@ impl Autotuner<'_> {
             return Ok(Race::of_all(Arc::clone(invocation)));
         }
         if is_small {
-            return Ok(Race::of_all(self.lowered(events, invocation, Arc::clone(invocation))));
+            let raced = self.lowered(events, invocation, Arc::clone(invocation));
+            return Ok(raced.map_or_else(|failure| not_begun(failure, result), Race::of_all));
         }
         if self.options.one_job_a_call || self.timer.info().can.only_one_job_a_call {
-            let raced = self.lowered(events, invocation, Arc::new(planned.without_search()));
+            let raced = match self.lowered(events, invocation, Arc::new(planned.without_search())) {
+                Ok(raced) => raced,
+                Err(failure) => return Ok(not_begun(failure, result)),
+            };
             let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
             result.flags.push(format!("{tried} of its configs are tried, without a search: {why}"));
             return Ok(Race::of_all(raced));
@@ -132,7 +136,8 @@ impl Autotuner<'_> {
             let known: Vec<&Config> = invocation.candidates.iter().map(|candidate| &candidate.config).collect();
             let added = choices.configs().filter(|config| !known.contains(&config));
             let all: Vec<Config> = known.iter().map(|&config| config.clone()).chain(added).collect();
-            Ok(Race::of_all(self.lowered(events, invocation, Arc::new(only(invocation, all)))))
+            let raced = self.lowered(events, invocation, Arc::new(only(invocation, all)));
+            Ok(raced.map_or_else(|failure| not_begun(failure, result), Race::of_all))
         } else {
             let cached = cached.map(|(entry, _)| entry.config.clone());
             self.search(events, invocation, choices, (&identity.key, cached, digest), result)
@@ -154,14 +159,19 @@ impl Autotuner<'_> {
         self.lowering.is_some() && invocation.is_lowered_on_demand()
     }
 
-    /// Some candidates of a `whole` call, lowered as far as that was not tried before.
-    fn lowered(&self, events: &Events, whole: &Invocation, mut some: Arc<Invocation>) -> Arc<Invocation> {
+    /// Some candidates of a `whole` call, lowered as far as that was not tried before; fails if the recorders do.
+    fn lowered(
+        &self,
+        events: &Events,
+        whole: &Invocation,
+        mut some: Arc<Invocation>,
+    ) -> Result<Arc<Invocation>, Failure> {
         if let Some(lowering) = self.lowering.filter(|_| whole.is_lowered_on_demand()) {
             let _lowering = events.open(Slice::Phase(Phase::Lower));
             let is_cancelled = || self.cancel.load(Ordering::Relaxed);
-            lowering.complete(self.registry, whole, &mut Arc::make_mut(&mut some).candidates, &is_cancelled);
+            lowering.complete(self.registry, whole, &mut Arc::make_mut(&mut some).candidates, &is_cancelled)?;
         }
-        some
+        Ok(some)
     }
 
     /// Runs the search and returns its outcome.
@@ -176,7 +186,9 @@ impl Autotuner<'_> {
         let (strategy, configs) = (self.options.search.kind.name(), choices.space.count());
         let starts = invocation.starts().iter().filter(|config| choices.space.find(config).is_some()).count();
         if starts > 0 {
-            result.flags.push(format!("{} of its project's own table tried first", counted(starts, "config")));
+            result
+                .flags
+                .push(format!("the search begins with {} of its project's own table", counted(starts, "config")));
         }
         let _searching = events.open(Slice::Search { strategy, configs, sampled: choices.is_sample });
         let mut search = self.begin_search(invocation, &choices);
@@ -191,19 +203,17 @@ impl Autotuner<'_> {
             Ok(_) => {
                 let finalists = self.options.search.finalists;
                 let race = search.to_race(invocation, &choices, cached, finalists, digest);
-                let raced = self.lowered(events, invocation, race.invocation);
-                Ok(InvocationPlan::Race(Race { invocation: raced, ..race }))
+                Ok(match self.lowered(events, invocation, Arc::clone(&race.invocation)) {
+                    Ok(invocation) => InvocationPlan::Race(Race { invocation, ..race }),
+                    Err(failure) => not_begun(failure, result),
+                })
             }
             Err(RaceError::Interrupted) => {
                 result.status = Status::Interrupted;
                 "ended by the user; what was tried is kept".clone_into(&mut result.reason);
                 Ok(InvocationPlan::Finished(None))
             }
-            Err(RaceError::Failed(failure)) => {
-                result.reason = failure.to_string();
-                result.failure = Some(failure);
-                Ok(InvocationPlan::Finished(None))
-            }
+            Err(RaceError::Failed(failure)) => Ok(not_begun(failure, result)),
             Err(RaceError::Inputs(error)) => {
                 result.reason = error.to_string();
                 Ok(InvocationPlan::Finished(None))
@@ -228,8 +238,10 @@ impl Autotuner<'_> {
             return Ok(InvocationPlan::Finished(Some(known_before(result, key, entry))));
         };
         let raced = only(invocation, record.candidates.into_iter().map(|candidate| candidate.config));
-        let raced = self.lowered(events, invocation, Arc::new(raced));
-        Ok(InvocationPlan::Race(Race { invocation: raced, search: Some(digest), all_failed: None }))
+        Ok(match self.lowered(events, invocation, Arc::new(raced)) {
+            Ok(invocation) => InvocationPlan::Race(Race { invocation, search: Some(digest), all_failed: None }),
+            Err(failure) => not_begun(failure, result),
+        })
     }
 
     /// The identity of a search: the job's digest without candidates, the configs, and how they are searched.
@@ -319,7 +331,7 @@ impl Autotuner<'_> {
                     PairOutcome { outcome: TrialOutcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
-                    let pair = self.lowered(events, invocation, Arc::new(pair));
+                    let pair = self.lowered(events, invocation, Arc::new(pair)).map_err(RaceError::Failed)?;
                     match not_lowered(&pair, &config).filter(|_| self.lowers(invocation)) {
                         Some(reason) => PairOutcome::refused(reason),
                         None => self.try_pair(events, &pair, &input_folder)?,
@@ -392,6 +404,13 @@ impl Autotuner<'_> {
         }
         Ok(priors)
     }
+}
+
+/// Nothing is raced, for this reason.
+fn not_begun(failure: Failure, result: &mut OperationResult) -> InvocationPlan {
+    result.reason = failure.to_string();
+    result.failure = Some(failure);
+    InvocationPlan::Finished(None)
 }
 
 /// Why a config of a call was not lowered.

@@ -404,7 +404,7 @@ fn what_a_recorder_names_is_tried_first() {
         let mut session = Session::new(&registry, &ledger, &mut timer).options(options(kind, 40));
         let result = session.run(&scripted::planned([&Arc::new(named)])).unwrap();
         let operation = &result.operations[0];
-        let flag = "2 configs of its project's own table tried first".to_owned();
+        let flag = "the search begins with 2 configs of its project's own table".to_owned();
         assert!(operation.flags.contains(&flag), "{operation:?}");
         let tried: Vec<i64> = timer.tried().iter().map(|config| number(config, "block")).collect();
         assert_eq!(&tried[..expected.len()], expected, "{}", kind.name());

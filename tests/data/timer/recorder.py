@@ -1,7 +1,7 @@
 """A recorder without JAX: `recorder.py REGISTRY LOG [MODE]` answers as `docs/recorder-protocol.md` says.
 
 A config `{"q": A, "kv": B}` becomes the program of `scripted::distinct_program(20 * A + B)`. Each request is a line of the
-log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3, `silent` never answers, `changed` makes other programs,
+log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3 (exit code 11), `silent` never answers, `changed` makes other programs,
 `other` has another name, `ending` ends at once.
 """
 

@@ -201,8 +201,8 @@ impl Invocation {
         found
     }
 
-    /// Whether its candidates are lowered when they are needed. A recorder says so for its lifetime, so that the call
-    /// is searched in the same way however many of them have been lowered by now.
+    /// Whether its candidates are lowered when they are needed. The record keeps saying so when some of them have been
+    /// lowered, so that every run searches the call in the same way.
     pub fn is_lowered_on_demand(&self) -> bool {
         self.static_arguments.get("lowered").is_some_and(|how| how == "on-demand")
     }

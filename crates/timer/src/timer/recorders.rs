@@ -53,7 +53,7 @@ pub struct ToLower<'a> {
 pub enum Lowered {
     /// Its program, which is in the registry.
     Program(Program),
-    /// Why it has none: the kernel's own refusal, or that it ends its recorder.
+    /// Why it has none: the kernel's own refusal.
     NotLowered(String),
 }
 
@@ -68,6 +68,12 @@ enum RecorderMethod<'a> {
 struct RecorderHello {
     protocol: u32,
     recorder: String,
+}
+
+/// Whether a failure is of the candidate that was to be lowered: in this run, because a signal or a busy machine may be
+/// the reason as well. All others are of the recorder, and say nothing about candidates.
+pub fn is_of_candidate(failure: &Failure) -> bool {
+    matches!(failure.kind, FailureKind::Crash | FailureKind::Memory | FailureKind::Timeout)
 }
 
 /// A recorder that has said hello.
@@ -108,7 +114,8 @@ impl Recorders {
     }
 
     /// Lowers candidates that `recorder` recorded, several at once. The outcomes are in the order of the candidates;
-    /// what was not tried, because `is_cancelled`, is `None`. A failure says nothing about its candidate.
+    /// what was not tried, because `is_cancelled`, is `None`. A failure [is of its candidate](is_of_candidate) or of the
+    /// recorder.
     pub fn lower(
         &self,
         recorder: &str,
@@ -155,8 +162,8 @@ impl Recorders {
                 Err(failure) if matches!(failure.kind, FailureKind::Crash | FailureKind::Memory) => {
                     deaths += 1;
                     if deaths == 2 {
-                        let reason = format!("it ended two recorders: {}", failure.message);
-                        return Ok(Lowered::NotLowered(one_line(&reason, LONGEST_REASON)));
+                        let message = format!("it ended two recorders: {}", failure.message);
+                        return Err(Failure::new(failure.kind, message));
                     }
                 }
                 Err(failure) => return Err(failure),
@@ -194,8 +201,16 @@ impl Recorders {
             let advice = "`--recorder` takes the command that recorded, with `on_demand=True` or `--on-demand`";
             Failure::new(FailureKind::NoProgram, format!("no recorder: {}", failure.because(advice).message))
         };
-        let mut client = WorkerClient::spawn(&self.command, &self.limits).map_err(as_own)?;
-        let hello = client.ask("hello", &RecorderMethod::Hello { protocol: PROTOCOL }, self.limits.start);
+        let start = || {
+            let mut client = WorkerClient::spawn(&self.command, &self.limits)?;
+            let hello = client.ask("hello", &RecorderMethod::Hello { protocol: PROTOCOL }, self.limits.start);
+            Ok((client, hello))
+        };
+        let (mut client, mut hello) = start().map_err(as_own)?;
+        if hello.is_err() && client.was_killed() {
+            // anybody may have sent the signal
+            (client, hello) = start().map_err(as_own)?;
+        }
         let RecorderHello { protocol, recorder: name } = hello.map_err(as_own)?;
         if protocol != PROTOCOL {
             let message = format!("it speaks protocol {protocol}, {PROTOCOL} is needed");

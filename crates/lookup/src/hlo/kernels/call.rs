@@ -46,13 +46,6 @@ impl Call {
         self.places.first().map(|(file, line)| format!("{file}:{line}"))
     }
 
-    /// The operation of its innermost label, without the version, if a scope has one.
-    pub(super) fn label(&self) -> Option<&str> {
-        let (_, label) = self.scope.rsplit_once("ejkernel_ops#")?;
-        let operation = label.split([':', '/', ')']).next()?;
-        Some(operation.rsplit_once(".v").filter(|(_, version)| is_number(version)).map_or(operation, |(name, _)| name))
-    }
-
     /// Reads what Triton's dictionary says: `{grid_x = 8 : i32, ir = "…", name = "mha", num_warps = 4 : i32}`.
     pub(super) fn read_launch(&mut self, dictionary: &[u8]) {
         let Some(inner) = Cursor::new(dictionary).bracketed().filter(|_| dictionary.starts_with(b"{")) else { return };
@@ -104,10 +97,6 @@ pub(super) fn metadata(json: &[u8]) -> Map<String, Value> {
         said.extend(inner);
     }
     said
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The number that a value begins with: `8 : i32`.

@@ -12,6 +12,7 @@ use super::found::KnownKernel;
 use super::names::{base, scopes};
 use super::proto;
 use crate::hlo::module::{HloInstruction, HloModule};
+use crate::hlo::user_label::labels_in;
 
 /// The version of the files.
 const SCHEMA: u32 = 1;
@@ -131,7 +132,8 @@ impl KernelTemplates {
     /// What a call's label and its kernel's name say of it, if they disagree: the label is of an adapter, and the kernel
     /// is known and none of that adapter's.
     pub(super) fn disagreement(&self, call: &Call) -> Option<(String, KnownKernel)> {
-        let label = call.label()?;
+        let (label, _) = labels_in(&call.scope, "", None).pop()?;
+        let label = label.op_name();
         let is_of = |template: &Template| template.labels.iter().any(|known| known == label);
         if !self.all().any(is_of) {
             return None;
@@ -330,7 +332,7 @@ mod tests {
         assert_eq!(of("/x/mine.py"), None);
     }
 
-    /// A label says `jax.tpu.gmm`, and what its call has become names itself.
+    /// A label says `tpu_inference.rpa_v3`, and the kernel that its call has become is another one.
     #[test]
     fn a_label_and_a_name_that_disagree_are_told() {
         let of = |label: &str, name: &str| {
