@@ -43,14 +43,11 @@ pub(crate) fn confirm_once<'a>(
     runner: Runner<'a>,
     job: &'a Job,
     referee: Referee<'a>,
-    candidates: &[usize],
+    candidates: &'a [usize],
     evidence: &'a mut JobEvidence,
 ) -> Result<(), RaceError> {
-    let before = evidence.admit_alone(referee.identity, candidates);
     let measuring = Measuring::of((runner, job), referee, Compiling::new(None, None), evidence);
-    let (evidence, measured) = Measuring { is_confirming: true, ..measuring }.confirm(candidates);
-    evidence.admit_as(before);
-    measured
+    Measuring { confirms: Some(candidates), ..measuring }.confirm(candidates)
 }
 
 /// Measures candidates in one fresh process after the other until the question is answered about each of them, the
@@ -112,8 +109,8 @@ pub(crate) fn spreads(referee: &Referee<'_>, all: &[Vec<ProcessRatio>]) -> Vec<V
     all.iter().enumerate().map(spreads).collect()
 }
 
-impl<'a> Measuring<'a> {
-    fn confirm(mut self, candidates: &[usize]) -> (&'a mut JobEvidence, Result<(), RaceError>) {
+impl Measuring<'_> {
+    fn confirm(mut self, candidates: &[usize]) -> Result<(), RaceError> {
         // kept profiles are those of the rounds that chose
         self.process.timer.follow(&Events::default());
         let epoch = self.evidence.next_epoch();
@@ -122,7 +119,7 @@ impl<'a> Measuring<'a> {
             this.confirm_begun(candidates)
         });
         self.process.timer.end();
-        (self.evidence, measured)
+        measured
     }
 
     fn confirm_begun(&mut self, candidates: &[usize]) -> Result<(), RaceError> {

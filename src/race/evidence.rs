@@ -178,18 +178,6 @@ impl JobEvidence {
         self.left = self.competing(identity).into_iter().filter(is_left).collect();
     }
 
-    /// Lets only the baseline and these candidates compete; returns who was skipped before.
-    pub(super) fn admit_alone(&mut self, identity: &JobIdentity, candidates: &[usize]) -> BTreeSet<usize> {
-        let others = identity.distinct().into_iter();
-        let others = others.filter(|other| *other != identity.baseline && !candidates.contains(other)).collect();
-        std::mem::replace(&mut self.left, others)
-    }
-
-    /// Skips whom [`admit_alone`](Self::admit_alone) returned.
-    pub(super) fn admit_as(&mut self, left: BTreeSet<usize>) {
-        self.left = left;
-    }
-
     /// Skips candidates in this run.
     pub(crate) fn leave(&mut self, candidates: impl IntoIterator<Item = usize>) {
         self.left.extend(candidates);

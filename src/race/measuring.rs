@@ -66,8 +66,8 @@ pub(super) struct Measuring<'a> {
     pub(super) spent: TimeSpent,
     /// What other processes do on the cores.
     pub(super) watch: ContentionWatch,
-    /// Whether its rounds confirm what others chose.
-    pub(super) is_confirming: bool,
+    /// The candidates to measure beside the baseline if its rounds confirm what others chose.
+    pub(super) confirms: Option<&'a [usize]>,
     /// Whether the timer keeps the baseline's outputs, to compare others with them.
     pub(super) keeps_outputs: bool,
     /// Most terms that the baseline's program sums in a narrow type.
@@ -93,7 +93,7 @@ impl<'a> Measuring<'a> {
             forgiven: Forgiven::default(),
             spent: TimeSpent::default(),
             watch: ContentionWatch::default(),
-            is_confirming: false,
+            confirms: None,
             keeps_outputs: false,
             narrow_sum: 0,
             in_f64: None,
@@ -229,8 +229,16 @@ impl Measuring<'_> {
         work(self)
     }
 
-    /// Candidates that were not dropped and have a program of their own, the baseline included.
+    /// Candidates that were not dropped and have a program of their own, the baseline included. A fresh process measures
+    /// whatever it shall confirm: what was dropped in the one that chose may be the best elsewhere.
     pub(super) fn active(&self) -> Vec<usize> {
-        self.referee.race_state(self.evidence).contenders
+        let Some(candidates) = self.confirms else { return self.referee.race_state(self.evidence).contenders };
+        let all = std::iter::once(self.referee.identity.baseline).chain(candidates.iter().copied());
+        all.filter(|candidate| !self.evidence.failures.contains_key(candidate)).collect()
+    }
+
+    /// Whether its rounds confirm what others chose.
+    pub(super) fn is_confirming(&self) -> bool {
+        self.confirms.is_some()
     }
 }

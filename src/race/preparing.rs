@@ -44,9 +44,10 @@ impl Measuring<'_> {
     }
 
     /// Whether no further program is compiled, because the rest of the time belongs to the rounds. A comparison needs
-    /// all its programs.
+    /// all its programs, and so does a process that confirms.
     fn has_compiled_enough(&self, begin: Instant) -> bool {
-        let budget = self.referee.options.budget.filter(|_| !self.referee.terms.wants_each_ratio());
+        let needs_all = self.referee.terms.wants_each_ratio() || self.is_confirming();
+        let budget = self.referee.options.budget.filter(|_| !needs_all);
         budget.is_some_and(|budget: Duration| self.spent.compiling + begin.elapsed() >= budget / 2)
     }
 
@@ -136,7 +137,7 @@ impl Measuring<'_> {
             self.evidence.executables.insert(candidate, executable);
         }
         let (is_baseline, of) = (candidate == self.referee.identity.baseline, self.compiling.tried);
-        if !self.is_confirming {
+        if !self.is_confirming() {
             self.process.events.tell(EventKind::Prepared { cost: &cost, is_baseline, done, of });
         }
         self.evidence.tell(ProgramFigures::new(candidate, cost.temporary_bytes, cost.work));

@@ -47,11 +47,11 @@ impl Measuring<'_> {
             let programs = self.evidence.take_unlogged();
             let record = RoundRecord::new(self.referee.identity.digest, epoch, round, source, samples)
                 .programs(programs)
-                .confirming(self.is_confirming)
+                .confirming(self.is_confirming())
                 .contention(contention);
             self.ledger.append(&LogRecord::Round(record.clone()))?;
             self.evidence.push(record);
-            if !self.is_confirming {
+            if !self.is_confirming() {
                 self.process.events.tell(EventKind::Sampled { running_ns: took });
             }
         }
@@ -60,7 +60,7 @@ impl Measuring<'_> {
             self.wait_for_quiet();
         }
         match fault {
-            None if self.is_confirming => self.forgiven.round = false,
+            None if self.is_confirming() => self.forgiven.round = false,
             None => {
                 self.forgiven.round = false;
                 let done = self.evidence.count();

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::decision::{JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
+use crate::decision::{Final, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
 use crate::race::{Confirmation, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::job::{InputFolder, Materialized, materialize};
-use super::provisional::{ProvisionalCall, not_confirmed, undecided};
+use super::provisional::{ProvisionalCall, not_confirmed, preferred, undecided};
 use super::run::TunedStep;
 use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::Autotuner;
@@ -107,7 +107,7 @@ impl Autotuner<'_> {
             materialize(&call.race.invocation, self.registry, options.cache_state.clone(), &input_folder);
         let referee = Referee { options, identity: &call.identity, terms: Terms::default() };
         let runner = Runner::new(&mut *self.timer, self.ledger, self.cancel, events);
-        confirm_once(runner, &job, referee, &[call.winner], &mut call.evidence)
+        confirm_once(runner, &job, referee, &call.finalists, &mut call.evidence)
     }
 
     /// Concludes the calls that are decided, that failed, or for which the time is over; the others stay.
@@ -130,7 +130,8 @@ impl Autotuner<'_> {
     }
 
     fn processes(&self, call: &ProvisionalCall) -> Vec<ProcessRatio> {
-        self.referee(&call.identity).processes(&call.evidence, call.winner)
+        let of = |&winner: &usize| self.referee(&call.identity).processes(&call.evidence, winner);
+        call.finalists.first().map(of).unwrap_or_default()
     }
 
     /// Concludes a call if it is decided, or will not be. Returns whether it did.
@@ -141,11 +142,11 @@ impl Autotuner<'_> {
             return true;
         }
         let events = self.events.clone();
-        let ProvisionalCall { race, identity, evidence, cached, is_own, winner, predictions, not_compiled } =
+        let ProvisionalCall { race, identity, evidence, cached, is_own, finalists, predictions, not_compiled } =
             &mut **call;
         let known = (identity.clone(), std::mem::take(evidence), cached.clone());
         let mut tuning = Tuning::of_provisional((self, &events), race, (known, *is_own), operation);
-        let conclusion = tuning.conclusion(winner, spreads, is_last);
+        let conclusion = tuning.conclusion(finalists, spreads, is_last);
         let name = tuning.result.call.to_string();
         let slice = match conclusion {
             Conclusion::Open => {
@@ -198,23 +199,28 @@ enum Conclusion {
 }
 
 impl Tuning<'_, '_> {
-    /// The conclusion on a provisional winner, which is another one if the first failed in a fresh process.
-    fn conclusion(&mut self, winner: &mut usize, spreads: &[ProcessSpread], is_last: bool) -> Conclusion {
+    /// The conclusion on a provisional winner and its rivals, which are others if one failed in a fresh process.
+    fn conclusion(&mut self, finalists: &mut Vec<usize>, spreads: &[ProcessSpread], is_last: bool) -> Conclusion {
         let mut judgement = self.judgement(self.incumbent());
         if judgement.outcome != JudgedOutcome::Faster {
             return Conclusion::Judged(Box::new(judgement));
         }
-        *winner = judgement.winner;
-        let processes = self.referee().processes(&self.evidence, *winner);
+        *finalists = self.finalists(&judgement);
+        let (processes, bytes) = (self.with_processes(finalists), self.temporary_bytes());
         let question = ProcessQuestion::gain(&self.referee().options.rules);
-        let verdict = question.judge(&processes, spreads);
-        let outcome = verdict.map_or(ProcessOutcome::Open, |verdict| match is_last {
-            true => question.at_last(&verdict),
-            false => verdict.outcome,
-        });
-        self.result.confirmation = verdict.map(|verdict| Confirmation { verdict, processes });
-        match outcome {
-            ProcessOutcome::Confirmed => {}
+        let Some(found) = Final::new(question, spreads, &bytes).is_last(is_last).judge(&processes) else {
+            return Conclusion::Open;
+        };
+        let of_candidate = processes.into_iter().find(|(candidate, _)| *candidate == found.candidate);
+        let confirmation = found.verdict.zip(of_candidate);
+        self.result.confirmation = confirmation.map(|(verdict, (_, processes))| Confirmation { verdict, processes });
+        match found.outcome {
+            ProcessOutcome::Confirmed if found.candidate == judgement.winner => {}
+            ProcessOutcome::Confirmed => {
+                let known = self.result.confirmation.as_ref();
+                judgement.reason = known.map(|known| preferred(finalists.len(), known)).unwrap_or_default();
+                judgement.winner = found.candidate;
+            }
             ProcessOutcome::Refuted => {
                 judgement.reason = self.result.confirmation.as_ref().map(not_confirmed).unwrap_or_default();
                 (judgement.outcome, judgement.winner) = (JudgedOutcome::BaselineKept, self.identity.baseline);

@@ -37,10 +37,16 @@ pub(super) struct ProvisionalCall {
     pub(super) evidence: JobEvidence,
     pub(super) cached: Option<Arc<Entry>>,
     pub(super) is_own: bool,
-    /// The candidate that wins so far.
-    pub(super) winner: usize,
+    /// The candidate that wins so far, and its rivals, which fresh processes measure beside it.
+    pub(super) finalists: Vec<usize>,
     pub(super) predictions: Predictions,
     pub(super) not_compiled: usize,
+}
+
+/// Why another config than the winner of one process is published.
+pub(super) fn preferred(finalists: usize, Confirmation { processes, .. }: &Confirmation) -> String {
+    let of = counted(finalists, "config");
+    format!("the best of {of} in {}; another one seemed faster in the first", counted(processes.len(), "fresh process"))
 }
 
 /// Why a winner of one process is none.

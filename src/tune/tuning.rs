@@ -7,7 +7,7 @@ use crate::cache::{Entry, Tier};
 use crate::config::Config;
 use crate::core_limits::CoreLimits;
 use crate::counted::counted;
-use crate::decision::{DecidedRace, JudgedOutcome, Judgement, counted_rounds};
+use crate::decision::{DecidedRace, Finalist, JudgedOutcome, Judgement, ProcessSpread, counted_rounds, finalists};
 use crate::failure::FailureKind;
 use crate::race::{JobEvidence, JobIdentity, NextWave, RaceError, Referee, Terms, candidate_results};
 use crate::registry::NotRunnable;
@@ -283,13 +283,26 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let options = &self.tuner.options.race;
         let (rules, bytes) = (options.rules_for(&rounds, *baseline), self.temporary_bytes());
         let competing = self.evidence.competing(&self.identity);
-        // of a refuted winner the baseline is published
-        let known = self.result.confirmation.as_ref().map(|known| known.processes.as_slice());
-        let known = known.map(|processes| (self.judgement(self.incumbent()).winner, processes));
-        let processes = known.map_or(&[][..], |(_, processes)| processes);
+        let finalists = self.with_processes(&self.finalists(&self.judgement(self.incumbent())));
+        let processes = finalists.first().map_or(&[][..], |(_, processes)| processes);
         let most = if self.can_confirm() { options.most_processes(processes) } else { 0 };
         let race = DecidedRace::new(&counted, (&competing, *baseline), &bytes, &rules, published);
-        race.confirmed(most as usize, options.spread_of(processes), known).stability()
+        race.confirmed(most as usize, options.spread_of(processes), &finalists).stability()
+    }
+
+    /// Whom fresh processes measure, the winner first.
+    pub(super) fn finalists(&self, judgement: &Judgement) -> Vec<usize> {
+        let spread = match judgement.race_state.disturbance.is_contended {
+            true => ProcessSpread::CONTENDED,
+            false => self.tuner.options.race.spread_of(&[]),
+        };
+        finalists(judgement, &self.evidence.competing(&self.identity), self.identity.baseline, spread)
+    }
+
+    /// Finalists, and what each fresh process says about them.
+    pub(super) fn with_processes(&self, finalists: &[usize]) -> Vec<Finalist> {
+        let referee = self.referee();
+        finalists.iter().map(|&one| (one, referee.processes(&self.evidence, one))).collect()
     }
 
     /// Who decides about it.
@@ -302,7 +315,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
     }
 
     /// What each candidate's runs need. Stored samples have no such figures.
-    fn temporary_bytes(&self) -> Vec<Option<u64>> {
+    pub(super) fn temporary_bytes(&self) -> Vec<Option<u64>> {
         match self.tuner.options.one_job_a_call {
             true => Vec::new(),
             false => self.evidence.temporary_bytes(self.identity.same_as.len()),
@@ -413,6 +426,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             winners.push((self.identity.key.clone(), entry.config));
         }
         self.result.status = Status::Provisional;
+        let finalists = self.finalists(&judgement);
         let Self { race, identity, evidence, cached, is_own, .. } = self;
         let race = race.clone();
         TunedCall::Provisional(Box::new(ProvisionalCall {
@@ -421,7 +435,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             evidence,
             cached,
             is_own,
-            winner: judgement.winner,
+            finalists,
             predictions,
             not_compiled,
         }))

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use autotune_lowered::decision::{
-    DecidedRace, DecisionRules, DropReason, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessSpread,
-    RaceState, Round, Settled, judge as decide, process_ratios, race, wants_bracket,
+    DecidedRace, DecisionRules, DropReason, Final, Finalist, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion,
+    ProcessSpread, RaceState, Round, Settled, finalists, judge as decide, process_ratios, race, wants_bracket,
 };
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -500,6 +500,9 @@ impl Call {
         for _ in 0..1 + seed % 4 {
             times.push(best * (1.0 + 0.04 * draw.uniform()));
         }
+        // the best is anywhere in the order of the space
+        let last = times.len() - 1;
+        times.swap(1, 1 + (draw.uniform() * last as f64) as usize);
         Self { times, seed }
     }
 
@@ -514,38 +517,61 @@ impl Call {
         Simulated::new(seed, QUIET, &times)
     }
 
-    /// A fresh run: what it publishes, if anything, and the stability that it says.
-    fn tune(&self, run: u64) -> (Option<usize>, f64) {
+    /// A fresh run with so many finalists at most.
+    fn tune(&self, run: u64, most: usize) -> FreshRun {
         let (rules, count) = (DecisionRules::default(), self.times.len());
         let (rounds, _) = self.process(run, 0).race(40, &rules);
         let judged = judge(&rounds, count, None, &rules);
         let mut confirming: Vec<Round> = Vec::new();
         let mut published = Some(BASELINE).filter(|_| judged.outcome != JudgedOutcome::Faster);
+        let mut chosen = finalists(&judged, &self.competing(), BASELINE, ProcessSpread::QUIET);
+        chosen.truncate(most);
+        let known = |rounds: &[Round]| -> Vec<Finalist> {
+            chosen.iter().map(|&one| (one, process_ratios(rounds, one, BASELINE))).collect()
+        };
         for process in 1..=8 {
             if judged.outcome != JudgedOutcome::Faster || published.is_some() {
                 break;
             }
             let mut fresh = self.process(run, process);
             let epoch = u32::try_from(process).unwrap();
-            confirming.extend((0..12).map(|_| {
-                let round = fresh.round(&[BASELINE, judged.winner]);
-                Round::new(epoch, round.samples_ns)
-            }));
-            let known = process_ratios(&confirming, judged.winner, BASELINE);
+            let measured: Vec<usize> = [BASELINE].into_iter().chain(chosen.iter().copied()).collect();
+            confirming.extend((0..12).map(|_| Round::new(epoch, fresh.round(&measured).samples_ns)));
             let question = ProcessQuestion::gain(&rules);
-            let said = question.judge(&known, &[ProcessSpread::QUIET]).unwrap();
-            published = match if process == 8 { question.at_last(&said) } else { said.outcome } {
-                ProcessOutcome::Confirmed => Some(judged.winner),
+            let last = Final::new(question, &[ProcessSpread::QUIET], &[]).is_last(process == 8);
+            let said = last.judge(&known(&confirming)).unwrap();
+            published = match said.outcome {
+                ProcessOutcome::Confirmed => Some(said.candidate),
                 ProcessOutcome::Refuted => Some(BASELINE),
                 _ => None,
             };
         }
-        let known = process_ratios(&confirming, judged.winner, BASELINE);
-        let competing: Vec<usize> = (0..count).collect();
-        let race = DecidedRace::new(&rounds, (&competing, BASELINE), &[], &rules, published.unwrap_or(BASELINE));
-        let known = (!known.is_empty()).then_some((judged.winner, known.as_slice()));
-        (published, race.confirmed(8, ProcessSpread::QUIET, known).stability().unwrap())
+        FreshRun { published, finalists: known(&confirming), rounds }
     }
+
+    fn competing(&self) -> Vec<usize> {
+        (0..self.times.len()).collect()
+    }
+
+    /// How much slower than the best config a run's is.
+    fn regret(&self, run: &FreshRun) -> f64 {
+        let best = self.times.iter().copied().fold(f64::INFINITY, f64::min);
+        self.times[run.published.unwrap_or(BASELINE)] / best - 1.0
+    }
+
+    /// The stability that a run says.
+    fn stability(&self, FreshRun { published, finalists, rounds }: &FreshRun) -> f64 {
+        let (rules, competing) = (DecisionRules::default(), self.competing());
+        let race = DecidedRace::new(rounds, (&competing, BASELINE), &[], &rules, published.unwrap_or(BASELINE));
+        race.confirmed(8, ProcessSpread::QUIET, finalists).stability().unwrap()
+    }
+}
+
+/// A run: what it publishes, if anything, and what it measured.
+struct FreshRun {
+    published: Option<usize>,
+    finalists: Vec<Finalist>,
+    rounds: Vec<Round>,
 }
 
 /// Over true repeats of simulated calls, by what their first runs say. `docs/decisions.md` has the table of 500 calls.
@@ -554,8 +580,12 @@ fn the_stability_is_how_often_fresh_runs_publish_the_same() {
     let (calls, repeats) = (120, 6);
     let mut thirds = [(0.0, 0.0, 0.0); 3];
     for call in (0..calls).map(Call::of) {
-        let (Some(published), stability) = call.tune(0) else { continue };
-        let again = (1..=repeats).filter(|&run| call.tune(run).0 == Some(published)).count();
+        let first = call.tune(0, usize::MAX);
+        if first.published.is_none() {
+            continue;
+        }
+        let stability = call.stability(&first);
+        let again = (1..=repeats).filter(|&run| call.tune(run, usize::MAX).published == first.published).count();
         let (count, said, seen) = &mut thirds[((3.0 * stability) as usize).min(2)];
         *count += 1.0;
         *said += stability;
@@ -566,4 +596,21 @@ fn the_stability_is_how_often_fresh_runs_publish_the_same() {
         assert!((said - seen).abs() < 0.2, "{means:?}");
     }
     assert!(means[2].1 > means[0].1 + 0.25, "what is said to be stable is more stable: {means:?}");
+}
+
+/// One process's choice alone is the best of what it met; its rivals in fresh processes tell what is the best elsewhere.
+#[test]
+fn rivals_in_fresh_processes_lower_regret_and_flips() {
+    let (calls, runs) = (100, 4);
+    // with the winner alone, and with its rivals
+    let (mut regret, mut flips) = ([0.0; 2], [0; 2]);
+    for call in (0..calls).map(Call::of) {
+        for (way, most) in [1, usize::MAX].into_iter().enumerate() {
+            let all: Vec<FreshRun> = (0..runs).map(|run| call.tune(run, most)).collect();
+            regret[way] += all.iter().map(|run| call.regret(run)).sum::<f64>() / (calls * runs) as f64;
+            let pairs = all.iter().enumerate().flat_map(|(at, run)| all[..at].iter().map(move |other| (run, other)));
+            flips[way] += pairs.filter(|(one, other)| one.published != other.published).count();
+        }
+    }
+    assert!(regret[1] < 0.8 * regret[0] && 4 * flips[1] < 3 * flips[0], "{regret:?} {flips:?}");
 }

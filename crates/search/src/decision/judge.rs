@@ -11,7 +11,7 @@ use super::rules::DecisionRules;
 use crate::stats::{Interval, median};
 
 /// A loss against the best config below this is negligible.
-const NO_LOSS: f64 = 0.01;
+pub(super) const NO_LOSS: f64 = 0.01;
 
 /// What is known about one candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

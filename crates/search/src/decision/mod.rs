@@ -25,6 +25,7 @@
 mod comparison;
 mod evidence;
 mod field;
+mod finalists;
 mod judge;
 mod look;
 mod noise;
@@ -42,6 +43,7 @@ mod warm_up;
 
 pub use comparison::{CandidateComparison, Compared, ComparisonRules, Relation, compare};
 pub use evidence::{anytime_interval, slower};
+pub use finalists::{Final, FinalVerdict, Finalist, finalists};
 pub use judge::{CandidateVerdict, JudgedOutcome, Judgement, judge};
 pub use look::{Looks, RatioLook, first_looks};
 pub use noise::RoundNoise;

@@ -40,10 +40,10 @@ impl ProcessRatio {
         Self { ratio: self.ratio / ratio, ..self }
     }
 
-    /// The same with another ratio.
+    /// The same of another process, with its ratio.
     #[must_use]
-    pub(super) fn with_ratio(self, ratio: f64) -> Self {
-        Self { ratio, ..self }
+    pub(super) fn with_ratio(self, epoch: u32, ratio: f64) -> Self {
+        Self { epoch, ratio, ..self }
     }
 
     pub(super) fn log(&self) -> f64 {

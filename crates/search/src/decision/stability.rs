@@ -1,10 +1,11 @@
 //! How likely a fresh run of the same race publishes the same config.
 //!
 //! The rounds are drawn again, with replacement, and so are the processes: the one that chose gives every candidate an
-//! effect of its own, of the spread between processes, and those that confirm the winner are drawn around what such
+//! effect of its own, of the spread between processes, and those that measure the finalists are drawn around what such
 //! processes showed, one after the other until they decide. What a search would have visited is not drawn again.
 
-use super::judge::{JudgedOutcome, judge};
+use super::finalists::{Final, Finalist, finalists};
+use super::judge::{JudgedOutcome, Judgement, judge};
 use super::paired::{Round, paired_ratios};
 use super::process_ratio::{ProcessRatio, process_ratios};
 use super::process_spread::ProcessSpread;
@@ -17,6 +18,8 @@ use crate::stats::median;
 const DRAWS: u64 = 48;
 /// Rounds that are drawn at least: a race that was settled after few would go on if it looked different.
 const LEAST_ROUNDS: usize = 24;
+/// How far apart the logarithms of configs' times are that nothing else is known of.
+const APART: f64 = 0.02;
 /// Candidates besides the baseline that are drawn: the fastest. Others do not win in any draw.
 const MOST_DRAWN: usize = 6;
 
@@ -38,8 +41,8 @@ pub struct DecidedRace<'a> {
     pub spread: ProcessSpread,
     /// How many processes may confirm a winner; none if the first one's choice is final.
     pub most_processes: usize,
-    /// A candidate, and the processes that confirmed or refuted it.
-    pub confirmed: Option<(usize, &'a [ProcessRatio])>,
+    /// The finalists, and the fresh processes that measured them.
+    pub finalists: &'a [Finalist],
     /// The config that was published.
     pub published: usize,
 }
@@ -62,16 +65,16 @@ impl<'a> DecidedRace<'a> {
             rules,
             spread,
             most_processes: 0,
-            confirmed: None,
+            finalists: &[],
             published,
         }
     }
 
-    /// The same where up to so many fresh processes confirm a winner, with this spread between them; `known` are those
-    /// that measured a candidate.
+    /// The same where up to so many fresh processes confirm a winner, with this spread between them; some measured
+    /// these finalists.
     #[must_use]
-    pub fn confirmed(self, most: usize, spread: ProcessSpread, known: Option<(usize, &'a [ProcessRatio])>) -> Self {
-        Self { most_processes: most, spread, confirmed: known, ..self }
+    pub fn confirmed(self, most: usize, spread: ProcessSpread, finalists: &'a [Finalist]) -> Self {
+        Self { most_processes: most, spread, finalists, ..self }
     }
 
     /// The probability that a fresh run publishes the same config; `None` without rounds.
@@ -120,7 +123,9 @@ impl<'a> DecidedRace<'a> {
         let all: Vec<usize> = (0..drawn.len()).collect();
         let judged = judge(&rounds, drawn.len(), &all, place(self.baseline), None, &bytes, self.rules);
         let published = match drawn.get(judged.winner) {
-            Some(&winner) if judged.outcome == JudgedOutcome::Faster => self.after_confirming(winner, &mut draws),
+            Some(_) if judged.outcome == JudgedOutcome::Faster => {
+                self.after_confirming((&judged, place(self.baseline)), drawn, &bytes, &mut draws)
+            }
             _ => Some(self.baseline),
         };
         published == Some(self.published)
@@ -135,43 +140,86 @@ impl<'a> DecidedRace<'a> {
         };
         let levels: Vec<Option<f64>> = drawn.iter().map(level).collect();
         let known: Vec<f64> = levels.iter().copied().flatten().collect();
-        let count = known.len() as f64;
-        let mean = known.iter().sum::<f64>() / count.max(1.0);
-        let squares = known.iter().map(|level| (level - mean).powi(2)).sum::<f64>();
-        let part = if known.len() > 1 { (effect * effect / 2.0 * (count - 1.0) / squares).min(1.0) } else { 0.0 };
+        let (mean, part) = towards_mean(&known, effect * effect / 2.0);
         levels.iter().map(|level| level.map_or(0.0, |level| part * (mean - level))).collect()
     }
 
-    /// What fresh processes leave of a winner: itself, the baseline, or nothing decided.
-    fn after_confirming(&self, winner: usize, draws: &mut Normals) -> Option<usize> {
+    /// What fresh processes publish of a race whose candidates are the drawn ones: a finalist, the baseline, or nothing
+    /// if they decide nothing.
+    fn after_confirming(
+        &self,
+        (judged, baseline): (&Judgement, usize),
+        drawn: &[usize],
+        temporary_bytes: &[Option<u64>],
+        draws: &mut Normals,
+    ) -> Option<usize> {
+        let candidate = |place: usize| drawn.get(place).copied();
         if self.most_processes == 0 {
-            return Some(winner);
+            return candidate(judged.winner);
         }
-        let known = match self.confirmed {
-            Some((candidate, processes)) if candidate == winner && !processes.is_empty() => processes.to_vec(),
-            _ => process_ratios(self.rounds, winner, self.baseline),
+        let all: Vec<usize> = (0..drawn.len()).collect();
+        let chosen = finalists(judged, &all, baseline, self.spread);
+        let known = |&place: &usize| {
+            let known = self.known(candidate(place)?);
+            let mean = known.iter().map(ProcessRatio::log).sum::<f64>() / known.len() as f64;
+            Some((place, *known.first()?, mean, 1.0 / (known.len() as f64).sqrt()))
         };
-        let first = *known.first()?;
-        let count = known.len() as f64;
-        let mean = known.iter().map(ProcessRatio::log).sum::<f64>() / count;
-        let deviation = self.spread.deviation.hypot(first.error);
-        // that mean is off by as much as so many processes may be
-        let center = mean + deviation / count.sqrt() * draws.next();
-        let question = ProcessQuestion::gain(self.rules);
-        let mut fresh: Vec<ProcessRatio> = Vec::new();
-        loop {
-            fresh.push(first.with_ratio((center + deviation * draws.next()).exp()));
-            let verdict = question.judge(&fresh, &[self.spread])?;
-            let is_last = fresh.len() >= self.most_processes;
-            let outcome = if is_last { question.at_last(&verdict) } else { verdict.outcome };
-            match outcome {
-                ProcessOutcome::Confirmed => return Some(winner),
+        let known: Vec<(usize, ProcessRatio, f64, f64)> = chosen.iter().filter_map(known).collect();
+        let winner = known.first().filter(|first| first.0 == judged.winner)?;
+        // a ratio has the effects of two programs, and ratios to one baseline share its
+        let effect = self.spread.deviation / std::f64::consts::SQRT_2;
+        // what processes said is off by as much as so many of them may be
+        let of_baseline = effect * winner.3 * draws.next();
+        let levels: Vec<f64> = known.iter().map(|known| known.2).collect();
+        let errors = known.iter().map(|(_, first, _, part)| part * effect.hypot(first.error));
+        let (mean, part) =
+            towards_mean(&levels, errors.clone().map(|error| error * error).sum::<f64>() / levels.len() as f64);
+        let center = |level: f64, error: f64, draws: &mut Normals| {
+            level + part * (mean - level) - of_baseline + (1.0 - part).sqrt() * error * draws.next()
+        };
+        let centers: Vec<(usize, ProcessRatio, f64)> = known
+            .iter()
+            .zip(errors)
+            .map(|((place, first, level, _), error)| (*place, *first, center(*level, error, draws)))
+            .collect();
+        let spreads = [self.spread];
+        let question = Final::new(ProcessQuestion::gain(self.rules), &spreads, temporary_bytes);
+        let mut fresh: Vec<Finalist> = centers.iter().map(|(place, ..)| (*place, Vec::new())).collect();
+        for process in 1..=self.most_processes {
+            let of_baseline = effect * draws.next();
+            for ((_, processes), (_, first, center)) in fresh.iter_mut().zip(&centers) {
+                let own = effect * draws.next() + first.error * draws.next();
+                let epoch = u32::try_from(process).unwrap_or(u32::MAX);
+                processes.push(first.with_ratio(epoch, (center + own - of_baseline).exp()));
+            }
+            let found = question.is_last(process == self.most_processes).judge(&fresh)?;
+            match found.outcome {
+                ProcessOutcome::Confirmed => return candidate(found.candidate),
                 ProcessOutcome::Refuted => return Some(self.baseline),
-                ProcessOutcome::Open if is_last => return None,
                 ProcessOutcome::Open => {}
             }
         }
+        None
     }
+
+    /// The fresh processes that measured a candidate, or else those that chose.
+    fn known(&self, candidate: usize) -> Vec<ProcessRatio> {
+        let fresh = self.finalists.iter().find(|(one, processes)| *one == candidate && !processes.is_empty());
+        match fresh {
+            Some((_, processes)) => processes.clone(),
+            None => process_ratios(self.rounds, candidate, self.baseline),
+        }
+    }
+}
+
+/// The mean of levels, and which part of the way to it each one is drawn if they were observed with this variance
+/// (empirical Bayes). So that two that are close by chance are not taken for equals, one more is assumed
+/// [this far](APART) from the mean.
+fn towards_mean(levels: &[f64], variance: f64) -> (f64, f64) {
+    let count = levels.len() as f64;
+    let mean = levels.iter().sum::<f64>() / count.max(1.0);
+    let squares = levels.iter().map(|level| (level - mean).powi(2)).sum::<f64>() + APART * APART;
+    (mean, (variance * count / squares).min(1.0))
 }
 
 #[cfg(test)]
@@ -190,7 +238,7 @@ mod tests {
         let rounds = rounds(times, scatter);
         let winner = judge(&rounds, times.len(), &all, 0, None, &[], &rules).winner;
         let race = DecidedRace::new(&rounds, (&all, 0), &[], &rules, winner);
-        (winner, race.confirmed(0, ProcessSpread::new(spread, 20.0), None).stability().unwrap())
+        (winner, race.confirmed(0, ProcessSpread::new(spread, 20.0), &[]).stability().unwrap())
     }
 
     #[test]
