@@ -167,7 +167,8 @@ impl JobEvidence {
         candidates.iter().any(|candidate| !seen.contains(candidate))
     }
 
-    fn seen(&self) -> BTreeSet<usize> {
+    /// Those that were measured in the processes that chose.
+    pub(crate) fn seen(&self) -> BTreeSet<usize> {
         self.rounds().flat_map(|round| &round.samples).map(|sample| sample.candidate).collect()
     }
 

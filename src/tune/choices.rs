@@ -104,6 +104,8 @@ fn without_candidates(invocation: &Invocation) -> Invocation {
         batch: invocation.batch.clone(),
         direction: invocation.direction,
         arguments: invocation.arguments.clone(),
+        distribution: invocation.distribution.clone(),
+        other_distributions: invocation.other_distributions.clone(),
         static_arguments: invocation.static_arguments.clone(),
         tolerance: invocation.tolerance,
         baseline: invocation.baseline.clone(),

@@ -142,15 +142,16 @@ impl Autotuner<'_> {
             return true;
         }
         let events = self.events.clone();
-        let ProvisionalCall { race, identity, evidence, cached, is_own, finalists, predictions, not_compiled } =
+        let ProvisionalCall { race, identity, evidence, cached, is_own, finalists, others, predictions, not_compiled } =
             &mut **call;
         let known = (identity.clone(), std::mem::take(evidence), cached.clone());
-        let mut tuning = Tuning::of_provisional((self, &events), race, (known, *is_own), operation);
+        let raced = std::mem::take(others);
+        let mut tuning = Tuning::of_provisional((self, &events), race, (known, *is_own), raced, operation);
         let conclusion = tuning.conclusion(finalists, spreads, is_last);
         let name = tuning.result.call.to_string();
         let slice = match conclusion {
             Conclusion::Open => {
-                *evidence = tuning.into_evidence();
+                (*evidence, *others) = tuning.into_evidence();
                 return false;
             }
             _ => events.open(Slice::Operation { name: &name, index: *index, of }),
@@ -219,7 +220,7 @@ impl Tuning<'_, '_> {
             ProcessOutcome::Confirmed => {
                 let known = self.result.confirmation.as_ref();
                 judgement.reason = known.map(|known| preferred(finalists.len(), known)).unwrap_or_default();
-                judgement.winner = found.candidate;
+                judgement.publish(found.candidate);
             }
             ProcessOutcome::Refuted => {
                 judgement.reason = self.result.confirmation.as_ref().map(not_confirmed).unwrap_or_default();

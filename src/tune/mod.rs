@@ -10,6 +10,7 @@ mod choices;
 mod commit;
 mod confirming;
 mod devices;
+mod distributions;
 mod groups;
 mod job;
 mod more_time;
@@ -34,6 +35,7 @@ mod waves;
 mod work;
 
 pub(crate) use commit::fill_from_entry;
+pub use distributions::DistributionResult;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};

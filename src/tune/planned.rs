@@ -98,27 +98,14 @@ impl PlannedInvocation {
 mod tests {
     use super::*;
     use crate::call::Call;
-    use crate::call::Direction;
     use crate::registry::RecordedTarget;
 
     #[test]
     fn recorded_configs_come_first_and_once() {
         let config = |n: u32| serde_json::from_str::<Config>(&format!(r#"{{"block":{n}}}"#)).unwrap();
         let recorded = Candidate { config: config(2), program: None, not_lowered: Some("gpu only".into()) };
-        let invocation = Invocation {
-            target: RecordedTarget::Platform("cpu".into()),
-            call: Call::new("op@v1", "k"),
-            batch: Vec::new(),
-            direction: Direction::Forward,
-            arguments: vec![],
-            static_arguments: Default::default(),
-            tolerance: None,
-            baseline: config(2),
-            candidates: vec![recorded],
-            recorded_on: None,
-            recorded_at: 0,
-            recorder: String::new(),
-        };
+        let target = RecordedTarget::Platform("cpu".into());
+        let invocation = Invocation::new(target, Call::new("op@v1", "k"), config(2)).candidates(vec![recorded]);
         let mut planned = PlannedInvocation::new(Arc::new(invocation));
         let text = r#"{"schema":1,"op":"op","parameters":{"block":[1,2,4,8]},"constraints":["block < 8"],
             "baseline":{"block":1}}"#;

@@ -8,6 +8,7 @@ use crate::measured_by::MachineLoad;
 use crate::race::{Confirmation, JobEvidence, JobIdentity};
 use crate::search::Predictions;
 
+use super::distributions::OtherRace;
 use super::searching::Race;
 use super::tuner::DecidedEntry;
 
@@ -39,6 +40,8 @@ pub(super) struct ProvisionalCall {
     pub(super) is_own: bool,
     /// The candidate that wins so far, and its rivals, which fresh processes measure beside it.
     pub(super) finalists: Vec<usize>,
+    /// What was measured with other values.
+    pub(super) others: Vec<OtherRace>,
     pub(super) predictions: Predictions,
     pub(super) not_compiled: usize,
 }

@@ -17,7 +17,7 @@ use crate::peaks::Peaks;
 use crate::stats::Interval;
 use crate::timer::Forecast;
 
-use super::{CandidateResult, MoreTime, Searched, TimeBreakdown};
+use super::{CandidateResult, DistributionResult, MoreTime, Searched, TimeBreakdown};
 use crate::race::Confirmation;
 
 /// Version of the results' JSON.
@@ -156,6 +156,9 @@ pub struct OperationResult {
     /// Probability that a fresh run over the same candidates publishes the same config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stability: Option<f64>,
+    /// What other values of its arguments say, if it was recorded with some.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub distributions: Vec<DistributionResult>,
     /// Configs that cannot be distinguished from the best.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tie_set: Vec<Config>,
@@ -224,6 +227,7 @@ impl OperationResult {
             speed_up_interval: None,
             confirmation: None,
             stability: None,
+            distributions: Vec::new(),
             tie_set: Vec::new(),
             search: None,
             untried_chance: None,

@@ -15,6 +15,7 @@ use crate::search::{ExpectedRatio, Predictions, Surrogate};
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
+use super::distributions::OtherRace;
 use super::job::InputFolder;
 use super::provisional::{ProvisionalCall, TunedCall, write_confirmation};
 use super::searching::Race;
@@ -78,9 +79,9 @@ impl Autotuner<'_> {
 
 /// A call being tuned.
 pub(super) struct Tuning<'t, 'a> {
-    tuner: &'t mut Autotuner<'a>,
-    events: &'t Events,
-    race: &'t Race,
+    pub(super) tuner: &'t mut Autotuner<'a>,
+    pub(super) events: &'t Events,
+    pub(super) race: &'t Race,
     pub(super) identity: JobIdentity,
     waves: Option<&'t mut Waves>,
     /// The entry in force.
@@ -88,6 +89,8 @@ pub(super) struct Tuning<'t, 'a> {
     /// Whether this device has it. A shipped entry is a look-up's last resort; tuning measures it here.
     is_own: bool,
     pub(super) evidence: JobEvidence,
+    /// What was measured with other values.
+    pub(super) others: Vec<OtherRace>,
     pub(super) result: &'t mut OperationResult,
 }
 
@@ -113,7 +116,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         result.rounds_kept = evidence.count();
         let is_own = cached.as_ref().is_some_and(|(_, tier)| *tier != Tier::Shipped);
         let cached = cached.map(|(entry, _)| entry);
-        Ok(Self { tuner, events, race, identity, waves, cached, is_own, evidence, result })
+        Ok(Self { tuner, events, race, identity, waves, cached, is_own, evidence, others: Vec::new(), result })
     }
 
     /// The same of a call whose winner is provisional.
@@ -121,14 +124,15 @@ impl<'t, 'a> Tuning<'t, 'a> {
         (tuner, events): (&'t mut Autotuner<'a>, &'t Events),
         race: &'t Race,
         ((identity, evidence, cached), is_own): ((JobIdentity, JobEvidence, Option<Arc<Entry>>), bool),
+        others: Vec<OtherRace>,
         result: &'t mut OperationResult,
     ) -> Self {
-        Self { tuner, events, race, identity, waves: None, cached, is_own, evidence, result }
+        Self { tuner, events, race, identity, waves: None, cached, is_own, evidence, others, result }
     }
 
     /// What is known now.
-    pub(super) fn into_evidence(self) -> JobEvidence {
-        self.evidence
+    pub(super) fn into_evidence(self) -> (JobEvidence, Vec<OtherRace>) {
+        (self.evidence, self.others)
     }
 
     /// Whether the user ended the run.
@@ -149,14 +153,20 @@ impl<'t, 'a> Tuning<'t, 'a> {
             return Ok(TunedCall::Ended(Some(self.known(&entry))));
         }
         let is_decided = self.is_decided();
-        let wants_more = self.wants_more(is_decided);
-        if wants_more && is_comparable && !self.measure()? {
-            return Ok(TunedCall::Ended(None));
-        }
-        let verdict = self.judge();
-        if self.is_open(&verdict, is_decided) {
-            return Ok(TunedCall::Ended(None));
-        }
+        let verdict = loop {
+            let wants_more = self.wants_more(is_decided);
+            if wants_more && is_comparable && !self.measure()? {
+                return Ok(TunedCall::Ended(None));
+            }
+            let verdict = self.judge();
+            if self.is_open(&verdict, is_decided) {
+                return Ok(TunedCall::Ended(None));
+            }
+            // the race goes on without what fails with other values
+            if !self.race_other_distributions()? {
+                break verdict;
+            }
+        };
         if self.is_provisional(&verdict) {
             return Ok(self.into_provisional(verdict));
         }
@@ -240,13 +250,13 @@ impl<'t, 'a> Tuning<'t, 'a> {
         let (programs, rounds_kept) = (self.identity.distinct().len(), self.result.rounds_kept);
         self.events.tell(EventKind::Started { programs, rounds_kept });
         self.evidence.log_job(self.tuner.ledger, || self.tuner.job_record(invocation, &self.identity))?;
-        let before = self.evidence.next_round();
+        let (before, earlier) = (self.evidence.next_round(), self.result.rounds_measured);
         let measured = self.measure_logged();
-        self.result.rounds_measured = self.evidence.next_round().saturating_sub(before);
+        self.result.rounds_measured = earlier + self.evidence.next_round().saturating_sub(before);
         self.result.flags.append(&mut self.evidence.notes);
         match measured {
             Ok(measured) => {
-                self.result.rounds_measured = measured;
+                self.result.rounds_measured = earlier + measured;
                 return Ok(true);
             }
             Err(RaceError::Fatal(error)) => return Err(error),
@@ -427,7 +437,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         }
         self.result.status = Status::Provisional;
         let finalists = self.finalists(&judgement);
-        let Self { race, identity, evidence, cached, is_own, .. } = self;
+        let Self { race, identity, evidence, cached, is_own, others, .. } = self;
         let race = race.clone();
         TunedCall::Provisional(Box::new(ProvisionalCall {
             race,
@@ -436,6 +446,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             cached,
             is_own,
             finalists,
+            others,
             predictions,
             not_compiled,
         }))
@@ -454,6 +465,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             write_confirmation(&mut entry, confirmation);
             self.result.load = entry.provenance.as_ref().map(|from| from.measured_by.load.clone()).unwrap_or_default();
         }
+        self.note_distributions(judgement.winner);
         self.result.stability = self.stability(judgement.winner);
         if let Some(provenance) = &mut entry.provenance {
             provenance.stability = self.result.stability;

@@ -359,6 +359,13 @@ def test_batches_are_valid():
     for total, groups in ((1024, 8), (7, 3), (5, 8)):
         sizes = batches.even_groups(total, groups)
         assert sizes.sum() == total and sizes.max() - sizes.min() <= 1 and sizes.dtype == np.int32
+        zipf = batches.zipf_groups(total, groups)
+        assert zipf.sum() == total and (np.diff(zipf) <= 0).all() and zipf.min() >= 0 and zipf.dtype == np.int32
+    for make, decoding in ((batches.mixed, 4), (batches.decode, 8)):
+        batch = make(8, 8 * 16, 64, 100, 32)
+        queries = np.diff(batch["cu_q_lens"])
+        assert (queries == 1).sum() == decoding and batch["distribution"].tolist() == [decoding, decoding, 8]
+        assert (batch["kv_lens"] >= queries).all() and batch["kv_lens"].max() <= 16 * 32
     assert set(batches.lengths(8, 512)) <= set(range(128, 513))
     pages = batches.pages(300, 256)
     assert len(pages) == 300 and set(pages) == set(range(256))

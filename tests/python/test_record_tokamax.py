@@ -185,3 +185,23 @@ def test_tokamax_is_left_as_it_was_after_an_exception(tmp_path):
     # on the host again
     text = attention(None).lower(*(jnp.ones(Q.shape, Q.dtype),) * 3).as_text()
     assert TRITON not in text
+
+
+def test_rows_that_tokamax_ships_are_tried_first(tmp_path):
+    from tokamax._src.ops.attention.pallas_triton import PallasTritonFlashAttention
+
+    from autotune_lowered.libraries.tokamax import shipped
+
+    operation = PallasTritonFlashAttention()
+    rows = operation.get_autotuning_cache("nvidia_h100_80gb_hbm3")
+    arguments, row = next((key, row) for key, row in rows.items() if shipped._fastest(row))
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    own = shipped.configs(operation.bind(**arguments))
+    assert row.fastest_config in own, "the row of this very call"
+    # another call has those of most calls
+    with autotune_lowered.recording(tmp_path, target="cuda:h100_sxm", directions=("forward",)):
+        attention("triton").trace(Q, Q, Q).lower(lowering_platforms=("cuda",))
+    record = record_of(tmp_path, f"{ATTENTION}.pallas_triton.PallasTritonFlashAttention", "forward")
+    starts, configs = record["static_arguments"]["starts"], [one["config"] for one in record["candidates"]]
+    assert 1 <= len(starts) <= 4 and all(start in configs[: len(starts) + 1] for start in starts)

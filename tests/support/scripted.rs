@@ -102,6 +102,8 @@ pub struct ScriptedTimer {
     pub in_f64: Option<f64>,
     /// What each program gives instead, from the first byte of its input.
     pub arrays: Option<fn(usize, u8) -> Vec<f32>>,
+    /// The times of candidates for jobs whose first input begins with this byte.
+    pub ns_of_input: BTreeMap<u8, Vec<u64>>,
     /// How many jobs began.
     pub begun: usize,
     kept: Option<Reference>,
@@ -127,6 +129,7 @@ impl ScriptedTimer {
             returns: None,
             in_f64: None,
             arrays: None,
+            ns_of_input: BTreeMap::new(),
             begun: 0,
             kept: None,
             job: None,
@@ -147,7 +150,9 @@ impl ScriptedTimer {
     pub fn times(&mut self, candidate: usize, runs: u32) -> Result<Vec<u64>, Failure> {
         self.call(candidate, "measure")?;
         self.measured += u64::from(runs);
-        let base = self.ns[candidate];
+        let input = self.job.as_ref().filter(|_| !self.ns_of_input.is_empty());
+        let first = input.map_or(0, |job| std::fs::read(&job.inputs[0].path).unwrap()[0]);
+        let base = self.ns_of_input.get(&first).unwrap_or(&self.ns)[candidate];
         Ok((0..u64::from(runs))
             .map(|run| base + base / 1000 * self.wobble * ((self.calls * 7 + run * 3) % 5))
             .collect())

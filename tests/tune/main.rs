@@ -8,6 +8,7 @@ mod compare;
 mod compiler_options;
 mod decision;
 mod devices;
+mod distributions;
 mod fleet_shards;
 mod gate;
 mod known_options;

@@ -12,17 +12,19 @@ use autotune_lowered::registry::{Invocation, Registry};
 use autotune_lowered::timer::replay::ReplayTimer;
 use autotune_lowered::tune::{OperationResult, Session, Status, TuneOptions};
 
-/// A recording in which the baseline takes 10 ms in every process, and the other config these parts of that, a process
+/// A recording in which the baseline takes 10 ms in every process, and each other config its parts of that, a process
 /// after the other.
-fn recording(parts: &[f64]) -> ReplayTimer {
+fn recording(configs: &[&[f64]]) -> ReplayTimer {
     let of = |part: f64| -> Vec<u64> { (0..6).map(|run| (part * 1e7) as u64 + 1000 * run).collect() };
     let candidate = |config: u64, epochs: Vec<Vec<u64>>| json!({"config": {"block": config}, "epochs": epochs, "outputs": [{"spec": "f32[1]", "hex": "0000803f"}]});
-    let others: Vec<Vec<u64>> = parts.iter().map(|part| of(*part)).collect();
+    let of_all = |parts: &[f64]| parts.iter().map(|part| of(*part)).collect::<Vec<_>>();
+    let mut candidates = vec![candidate(0, vec![of(1.0)])];
+    candidates.extend((1..).zip(configs).map(|(config, parts)| candidate(config, of_all(parts))));
     let device: Value = json!({"identity": {"platform": "cpu", "device_kind": "simulated", "hardware": {}},
         "environment": {"platform_version": "cpu"}});
     let recording = json!({"schema": 1, "device": device, "invocations": [{
         "op_id": "op@v1", "call_key": "0123456789abcdef",
-        "candidates": [candidate(0, vec![of(1.0)]), candidate(1, others)]}]});
+        "candidates": candidates}]});
     ReplayTimer::new(serde_json::from_value(recording).unwrap()).unwrap()
 }
 
@@ -34,14 +36,23 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::of(2)
+    }
+
+    /// With so many configs, the baseline among them.
+    fn of(configs: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (registry, invocation) = registry(&folder.path().join("registry"), 2, &distinct_program);
+        let (registry, invocation) = registry(&folder.path().join("registry"), configs, &distinct_program);
         Self { folder, registry, invocation }
     }
 
     fn tune(&self, parts: &[f64]) -> OperationResult {
+        self.tune_all(&[parts])
+    }
+
+    fn tune_all(&self, configs: &[&[f64]]) -> OperationResult {
         let ledger = Ledger::open(&self.folder.path().join("cache"), vec![]).unwrap();
-        let mut timer = recording(parts);
+        let mut timer = recording(configs);
         let mut session = Session::new(&self.registry, &ledger, &mut timer).options(TuneOptions::default());
         session.run(&planned([&self.invocation])).unwrap().operations.remove(0)
     }
@@ -92,4 +103,27 @@ fn what_varies_by_process_stays_undecided_and_goes_on_where_it_was() {
     let again = place.tune(&[1.0, 0.75]);
     assert_eq!((again.rounds_measured, ratios(&again).len() > 8), (0, true), "{again:?}");
     assert_eq!(ratios(&again)[..8], states[1..]);
+}
+
+#[test]
+fn what_fresh_processes_show_to_be_better_is_published() {
+    let place = Place::of(4);
+    // the second config was dropped in the first process, and is the fastest in all others
+    let luck: &[f64] = &[0.5, 0.72, 0.7, 0.7, 0.71];
+    let rival: &[f64] = &[0.56, 0.55, 0.56, 0.55, 0.55];
+    let found = place.tune_all(&[luck, rival, &[0.95; 5]]);
+    assert_eq!((found.status, &found.best.as_ref().unwrap().config), (Status::Tuned, &config(2)), "{}", found.reason);
+    assert_eq!(ratios(&found), rival[1..4], "its own processes");
+    assert_eq!(found.reason, "the best of 2 configs in 3 fresh processes; another one seemed faster in the first");
+    let again = place.tune_all(&[luck, rival, &[0.95; 5]]);
+    assert_eq!((again.status, again.best.unwrap().config, again.rounds_measured), (Status::Cached, config(2), 0));
+}
+
+#[test]
+fn a_rival_of_a_winner_that_only_the_first_process_shows_is_found() {
+    let place = Place::of(3);
+    let found = place.tune_all(&[&[0.7, 1.02, 1.01, 1.03, 1.02], &[0.75; 5]]);
+    assert_eq!((found.status, found.best.unwrap().config), (Status::Tuned, config(2)), "{}", found.reason);
+    // the winner would have been refuted after three
+    assert_eq!(found.confirmation.unwrap().processes.len(), 4);
 }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from .operation import Operation
+from .operation import Operation, Steering
 from .places import Grouped, Named, Place, Several
 from .sets import attached, named
 
@@ -41,7 +41,8 @@ class adapt:
         refuse: Why the project takes no such config for a call: a function of the arguments and the config that
             returns a reason, raises, or returns `None`.
         steering: Valid values of the integer arrays that steer the kernel: a function of the arguments that returns
-            arrays by name. They are used if a call's own values are not known.
+            arrays by name, or several such functions by the name of their distribution. The first is used if a call's
+            own values are not known, and with each of the others the call is measured as well.
         fills: How values of other arrays are made (`docs/registry.md`), by argument.
         static_key: What identifies an argument without a stable spelling, by argument.
 
@@ -60,7 +61,7 @@ class adapt:
         platforms: Sequence[str] = (),
         baseline: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
         refuse: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] | None = None,
-        steering: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+        steering: Steering | Mapping[str, Steering] | None = None,
         fills: Mapping[str, Mapping[str, Any]] | None = None,
         static_key: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
@@ -76,7 +77,7 @@ class adapt:
                 platforms=tuple(platforms),
                 baseline=baseline,
                 refuse=refuse,
-                steering=steering,
+                steering={"usual": steering} if callable(steering) else steering or {},
                 fills=fills or {},
                 static_key=static_key or {},
             )

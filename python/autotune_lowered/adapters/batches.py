@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
+
+Kinds = Mapping[str, Callable[..., Any]]
+
+
+def each(kinds: Kinds, values: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """For each kind of batch, the values of a call's arrays: what `values` makes with it."""
+    return {name: functools.partial(values, make) for name, make in kinds.items()}
 
 
 def even_groups(total: int, groups: int) -> Any:
@@ -13,12 +22,30 @@ def even_groups(total: int, groups: int) -> Any:
     return np.full(groups, whole, np.int32) + (np.arange(groups) < rest).astype(np.int32)
 
 
+def zipf_groups(total: int, groups: int) -> Any:
+    """Sizes of groups of which the n-th has a share of 1/n, as tokens choose experts."""
+    import numpy as np
+
+    shares = total / (np.arange(1, groups + 1) * (1 / np.arange(1, groups + 1)).sum())
+    sizes = np.floor(shares).astype(np.int32)
+    # the largest group has what rounding leaves
+    sizes[:1] += total - sizes.sum(dtype=np.int32)
+    return sizes
+
+
 def lengths(sequences: int, longest: int, seed: int = 0) -> Any:
     """Lengths of sequences that are decoded, evenly spread from a quarter of the longest to the longest."""
     import numpy as np
 
     spread = np.linspace(max(1, longest // 4), longest, sequences).astype(np.int32)
     return np.random.RandomState(seed).permutation(spread).astype(np.int32)
+
+
+def longest(sequences: int, length: int) -> Any:
+    """Sequences that all have the same length."""
+    import numpy as np
+
+    return np.full(sequences, length, np.int32)
 
 
 def pages(count: int, total: int, seed: int = 0) -> Any:
@@ -39,14 +66,23 @@ def starts_of_queries(sequences: int, tokens: int, decoded: int) -> Any:
     return np.concatenate([[0], np.cumsum(np.concatenate([ones, rest]))]).astype(np.int32)
 
 
-def ragged(sequences: int, entries: int, tokens: int, total: int, size: int) -> dict[str, Any]:
+def mixed(sequences: int, entries: int, tokens: int, total: int, size: int) -> dict[str, Any]:
     """A batch of ragged paged attention: half of the sequences decode, and the others have what is left of the tokens.
 
     `entries` is the length of all page tables together, and the pool has `total` pages of this `size`.
     """
+    return _ragged(sequences, entries, tokens, total, size, decoded=sequences // 2)
+
+
+def decode(sequences: int, entries: int, tokens: int, total: int, size: int) -> dict[str, Any]:
+    """The same in which every sequence decodes, as far as there are tokens."""
+    return _ragged(sequences, entries, tokens, total, size, decoded=sequences)
+
+
+def _ragged(sequences: int, entries: int, tokens: int, total: int, size: int, decoded: int) -> dict[str, Any]:
     import numpy as np
 
-    longest, decoded = entries // sequences * size, sequences // 2
+    longest, decoded = entries // sequences * size, min(decoded, tokens)
     starts = starts_of_queries(sequences, tokens, decoded)
     lens = np.minimum(np.maximum(lengths(sequences, longest), np.diff(starts)), longest)
     return {
@@ -55,3 +91,9 @@ def ragged(sequences: int, entries: int, tokens: int, total: int, size: int) -> 
         "cu_q_lens": starts,
         "distribution": np.array([decoded, decoded, sequences], np.int32),
     }
+
+
+# the kinds of batches that steer a kernel, the usual one first
+GROUPS: Kinds = {"even": even_groups, "zipf": zipf_groups}
+LENGTHS: Kinds = {"spread": lengths, "longest": longest}
+RAGGED: Kinds = {"mixed": mixed, "decode": decode}

@@ -108,10 +108,9 @@ class AdaptedCall:
         found = {name: given.get(name) or given.get(parameter_of(name)) for name in specs}
         return {name: dict(fill) for name, fill in found.items() if fill is not None}
 
-    def steering(self) -> Mapping[str, Any]:
-        """Values of arrays that steer the kernel."""
-        operation = self.adapted.operation
-        return {} if operation.steering is None else operation.steering(self.arguments)
+    def steering(self) -> Mapping[str, Mapping[str, Any]]:
+        """Values of arrays that steer the kernel, by distribution."""
+        return {name: values(self.arguments) for name, values in self.adapted.operation.steering.items()}
 
     def under(self, bound: inspect.BoundArguments, config: Config) -> Any:
         """Call the function with a config."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from . import batches, products
@@ -21,11 +22,11 @@ _TILES = Fields("config", ("tile_m", "tile_n", "tile_k", "max_concurrent_steps")
 _TILED = {"tile_m": (64, 128), "tile_n": (64, 128, 256), "tile_k": (64, 128), "max_concurrent_steps": (2, 4)}
 
 
-def _paged_batch(call: Arguments) -> dict[str, Any]:
+def _paged_batch(lengths: Callable[..., Any], call: Arguments) -> dict[str, Any]:
     sequences, each = call["block_tables"].shape
     _, total, size, _ = call["k_pages"].shape
     found = batches.pages(sequences * each, total).reshape(sequences, each)
-    return {"lengths": batches.lengths(sequences, each * size), "block_tables": found}
+    return {"lengths": lengths(sequences, each * size), "block_tables": found}
 
 
 OPERATIONS = [
@@ -51,7 +52,7 @@ OPERATIONS = [
         function=f"{_OPS}.paged_attention:paged_attention",
         place=_PAGED,
         space={"pages_per_compute_block": (4, 8, 16), "k_splits": (8, 16, 32), "num_warps": (4, 8)},
-        steering=_paged_batch,
+        steering=batches.each(batches.LENGTHS, _paged_batch),
         platforms=_GPU,
     ),
     *(
@@ -112,7 +113,7 @@ OPERATIONS = [
                 "max_concurrent_steps": (2, 4),
                 "grid_block_n": (1, 4),
             },
-            steering=products.even_groups,
+            steering=products.GROUPS,
             platforms=_CUDA,
         )
         for name in ("ragged_dot", "transposed_ragged_dot")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from . import batches, products
@@ -40,18 +41,18 @@ _FLASH = Fields(
 )
 
 
-def _paged_batch(call: Arguments) -> dict[str, Any]:
+def _paged_batch(lengths: Callable[..., Any], call: Arguments) -> dict[str, Any]:
     sequences, each = call["page_indices"].shape
     _, total, size, _ = call["k_pages"].shape
     found = batches.pages(sequences * each, total).reshape(sequences, each)
-    return {"lengths": batches.lengths(sequences, each * size), "page_indices": found}
+    return {"lengths": lengths(sequences, each * size), "page_indices": found}
 
 
-def _ragged_batch(call: Arguments) -> dict[str, Any]:
+def _ragged_batch(ragged: Callable[..., Any], call: Arguments) -> dict[str, Any]:
     import numpy as np
 
     (sequences, each), (total, size, *_) = call["page_indices"].shape, call["kv_pages"].shape
-    found = batches.ragged(sequences, sequences * each, call["q"].shape[0], total, size)
+    found: dict[str, Any] = ragged(sequences, sequences * each, call["q"].shape[0], total, size)
     del found["distribution"]
     tables = found["page_indices"].reshape(sequences, each)
     return found | {"page_indices": tables, "num_seqs": np.array([sequences], np.int32)}
@@ -87,7 +88,7 @@ OPERATIONS = [
             place=products.TILING,
             space=products.TILES,
             baseline=products.gmm_baseline,
-            steering=products.even_groups,
+            steering=products.GROUPS,
             platforms=_TPU,
         )
         for module in ("gmm", "ops")
@@ -98,7 +99,7 @@ OPERATIONS = [
         place=products.TILING,
         space=products.TILES,
         baseline=products.tgmm_baseline,
-        steering=products.groups_of_columns,
+        steering=products.GROUPS_OF_COLUMNS,
         platforms=_TPU,
     ),
     Operation(
@@ -113,7 +114,7 @@ OPERATIONS = [
         function=f"{_OPS}.paged_attention.paged_attention_kernel:paged_attention",
         place=Named(("pages_per_compute_block",)),
         space={"pages_per_compute_block": (1, 2, 4, 8, 16, 32)},
-        steering=_paged_batch,
+        steering=batches.each(batches.LENGTHS, _paged_batch),
         platforms=_TPU,
     ),
     Operation(
@@ -122,7 +123,7 @@ OPERATIONS = [
         place=_RAGGED,
         space={"num_kv_pages_per_block": (1, 4, 8, 16), "num_queries_per_block": (8, 16, 32, 64)},
         baseline=_ragged_baseline,
-        steering=_ragged_batch,
+        steering=batches.each(batches.RAGGED, _ragged_batch),
         platforms=_TPU,
     ),
 ]

@@ -51,7 +51,7 @@ OPERATIONS = [
         function=f"{_KERNELS}.megablox.ops:gmm",
         place=Parts("tiling", _ALL_TILES),
         space={f"fwd_{tile}": sizes for tile, sizes in products.TILES.items()},
-        steering=products.even_groups,
+        steering=products.GROUPS,
         platforms=_TPU,
     ),
     Operation(
@@ -60,7 +60,7 @@ OPERATIONS = [
         place=_V2_TILES,
         space={"tile_m": (128, 256, 512), "tile_k": (256, 512), "tile_n": (256, 512)},
         baseline=_v2_baseline,
-        steering=products.even_groups,
+        steering=products.GROUPS,
         platforms=_TPU,
     ),
     Operation(
@@ -69,7 +69,7 @@ OPERATIONS = [
         place=products.TILING,
         space=products.TILES,
         baseline=products.gmm_baseline,
-        steering=products.even_groups,
+        steering=products.GROUPS,
         platforms=_TPU,
     ),
     Operation(
@@ -78,7 +78,7 @@ OPERATIONS = [
         place=products.TILING,
         space=products.TILES,
         baseline=products.tgmm_baseline,
-        steering=products.groups_of_columns,
+        steering=products.GROUPS_OF_COLUMNS,
         platforms=_TPU,
     ),
 ]

@@ -14,6 +14,9 @@ from ..tunables.search_space import MAX_CONFIGS
 from .places import Arguments, Config, Place
 from .tables import SourceTable
 
+Steering = Callable[[Arguments], Mapping[str, Any]]
+"""Makes valid values of the arrays that steer a kernel, by argument, for a call."""
+
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _MOST_STARTS = 4
 _NAME = re.compile(r"(?!.*\.v\d+\Z)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -40,8 +43,9 @@ class Operation:
     refuse: Callable[[Arguments, Config], str | None] | None = None
     """Why the project does not take a config for a call, by its own rules. What else it refuses shows when it is
     lowered."""
-    steering: Callable[[Arguments], Mapping[str, Any]] | None = None
-    """Valid values of the arrays that steer the kernel, by argument, for calls whose own are not known."""
+    steering: Mapping[str, Steering] = dataclasses.field(default_factory=dict)
+    """Distributions of the arrays that steer the kernel. The first one is for calls whose own values are not known, and
+    with each of the others the call is measured as well."""
     fills: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     """How values of other arrays are made, by argument: integers that are data, and no steering."""
     table: SourceTable | None = None

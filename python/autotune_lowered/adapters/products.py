@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any
 
 from . import batches
@@ -28,10 +28,13 @@ def _tiling(choose: Any, *sizes: int) -> Config:
     return dict(zip(TILING.names, choose(*sizes), strict=True))
 
 
-def even_groups(call: Arguments, axis: int = 0) -> dict[str, Any]:
-    """Groups of equal size of the rows that lie along an axis of the left operand."""
-    return {"group_sizes": batches.even_groups(call["lhs"].shape[axis], call["group_sizes"].shape[0])}
+def _sizes(axis: int) -> Callable[..., dict[str, Any]]:
+    def sizes(make: Callable[[int, int], Any], call: Arguments) -> dict[str, Any]:
+        return {"group_sizes": make(call["lhs"].shape[axis], call["group_sizes"].shape[0])}
+
+    return sizes
 
 
-# the left operand of `tgmm` is transposed
-groups_of_columns = functools.partial(even_groups, axis=1)
+# groups of rows; the left operand of `tgmm` is transposed
+GROUPS = batches.each(batches.GROUPS, _sizes(0))
+GROUPS_OF_COLUMNS = batches.each(batches.GROUPS, _sizes(1))

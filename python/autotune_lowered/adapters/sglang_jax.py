@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import batches, products
@@ -48,15 +48,14 @@ def _rpa_row(call: Arguments, config: Config, device: Mapping[str, Any]) -> Row:
     return (key[0], *key), value
 
 
-def _rpa_batch(call: Arguments) -> dict[str, Any]:
-    """Sequences of which half decode; the others have what is left of the tokens."""
+def _rpa_batch(ragged: Callable[..., Any], call: Arguments) -> dict[str, Any]:
+    """A batch in which every sequence begins at a page of its own."""
     import numpy as np
 
     pages, size = call["kv_cache_fused"].shape[:2]
-    found = batches.ragged(
+    found: dict[str, Any] = ragged(
         call["kv_lens"].shape[0], call["page_indices"].shape[0], call["queries"].shape[0], pages, size
     )
-    # every sequence begins at a page of its own
     whole = -(-found["kv_lens"] // size) * size
     return found | {"cu_kv_lens": np.concatenate([[0], np.cumsum(whole)]).astype(np.int32)}
 
@@ -68,7 +67,7 @@ OPERATIONS = [
         place=_RPA,
         space={"num_kv_pages_per_block": (1, 4, 8, 16), "num_queries_per_block": (8, 16, 32, 64)},
         baseline=_rpa_baseline,
-        steering=_rpa_batch,
+        steering=batches.each(batches.RAGGED, _rpa_batch),
         table=SourceTable(f"{_ATTENTION}.tuned_block_sizes", "TUNED_BLOCK_SIZES", _rpa_row, _table, outer=1),
         platforms=_TPU,
     ),
@@ -78,7 +77,7 @@ OPERATIONS = [
         place=products.TILING,
         space=products.TILES,
         baseline=products.gmm_baseline,
-        steering=products.even_groups,
+        steering=products.GROUPS,
         platforms=_TPU,
     ),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._specs import spec_from_text
@@ -65,17 +65,18 @@ def _rpa_refuse(call: Arguments, config: Config) -> str | None:
     return None
 
 
-def _rpa_batch(call: Arguments) -> dict[str, Any]:
-    return _batch(call, call["queries"].shape[0], call["kv_cache"].shape[0], call["kv_cache"].shape[1])
+def _rpa_batch(ragged: Callable[..., Any], call: Arguments) -> dict[str, Any]:
+    return _batch(ragged, call, call["queries"].shape[0], call["kv_cache"].shape[0], call["kv_cache"].shape[1])
 
 
-def _mla_batch(call: Arguments) -> dict[str, Any]:
+def _mla_batch(ragged: Callable[..., Any], call: Arguments) -> dict[str, Any]:
     pages, rows, packing, *_ = call["cache_kv"].shape
-    return _batch(call, call["q_pe"].shape[0], pages, rows * packing)
+    return _batch(ragged, call, call["q_pe"].shape[0], pages, rows * packing)
 
 
-def _batch(call: Arguments, tokens: int, pages: int, size: int) -> dict[str, Any]:
-    return batches.ragged(call["kv_lens"].shape[0], call["page_indices"].shape[0], tokens, pages, size)
+def _batch(ragged: Callable[..., Any], call: Arguments, tokens: int, pages: int, size: int) -> dict[str, Any]:
+    found: dict[str, Any] = ragged(call["kv_lens"].shape[0], call["page_indices"].shape[0], tokens, pages, size)
+    return found
 
 
 def _product_baseline(call: Arguments) -> Config:
@@ -207,7 +208,7 @@ OPERATIONS = [
         settings=_rpa_settings,
         baseline=_rpa_baseline,
         refuse=_rpa_refuse,
-        steering=_rpa_batch,
+        steering=batches.each(batches.RAGGED, _rpa_batch),
         platforms=_TPU,
     ),
     Operation(
@@ -215,7 +216,7 @@ OPERATIONS = [
         function=f"{_KERNELS}.mla.v2.kernel:mla_ragged_paged_attention",
         place=Named(("num_kv_pages_per_block", "num_queries_per_block")),
         space={"num_kv_pages_per_block": (1, 2, 4, 8), "num_queries_per_block": (1, 4, 8)},
-        steering=_mla_batch,
+        steering=batches.each(batches.RAGGED, _mla_batch),
         platforms=_TPU,
     ),
     Operation(
@@ -244,7 +245,7 @@ OPERATIONS = [
             lambda call, config, device: (_gmm_key(call), tuple(config[name] for name in products.TILING.names)),
             lambda members, call: tuple(members["get_tuned_block_sizes"](*_gmm_key(call))),
         ),
-        steering=products.even_groups,
+        steering=products.GROUPS,
         platforms=_TPU,
     ),
     Operation(

@@ -48,6 +48,10 @@ class RecordedCall:
     operation's domain, and stable."""
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """The call's own arrays by argument, if concrete, and whole under `vmap`. Tracers are ignored and never stored."""
+    distribution: str | None = None
+    """What those values are called, if the call has other ones."""
+    other_values: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    """Other integer arrays that the call gets, by the name of their distribution and by argument."""
     refuse: Callable[[Config, str], str | None] | None = None
     """Why a config cannot be lowered in this process for a platform; `None` if it can be tried."""
     recipe: Mapping[str, Any] | None = None

@@ -12,7 +12,7 @@ from .arguments import LARGEST_CONSTANT
 from .call import FORWARD, FORWARD_VJP, Config, RecordedCall
 from .describe import counted, describe, one_line
 from .dtypes import is_real
-from .fills import UNKNOWN, Fill
+from .fills import UNKNOWN, Fill, captured
 from .lowering import Lowered, cotangents_of, lower, lower_taking_all, restricted, with_vjp
 from .parameters import parameters_of, spelled
 from .registry import Registry
@@ -285,11 +285,25 @@ class _Record:
             "baseline": baseline,
             "candidates": [self._stored(candidate) for candidate in candidates],
         }
+        others = self._other_distributions(names)
+        if others:
+            invocation |= {"distribution": self.call.distribution, "other_distributions": others}
         if self.call.tolerance is not None:
             invocation["tolerance"] = self.call.tolerance
         if self.call.batch:
             invocation["batch"] = [axis.to_json() for axis in self.call.batch]
         return self.registry.add(invocation)
+
+    def _other_distributions(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Other values of the programs' arguments; none if the programs hold some of them as constants."""
+        given = {name for arrays in self.call.other_values.values() for name in arrays}
+        if not given <= set(self.call.arrays):
+            return []
+        fills = {
+            one: {name: captured(array, self.registry.writer) for name, array in arrays.items() if name in names}
+            for one, arrays in self.call.other_values.items()
+        }
+        return [{"name": one, "fills": found} for one, found in fills.items() if found]
 
     def _stored(self, candidate: _Candidate) -> dict[str, Any]:
         if candidate.lowered is None and candidate.reason is None:

@@ -166,7 +166,9 @@ class Recorder:
             # the values are those of an earlier call
             values = {name: value for name, value in call.values.items() if name not in whole}
             self.watch(key[0], call_key, whole)
-            self._keep(dataclasses.replace(call, call_key=call_key, batch=batch, values=values))
+            # under `vmap` there is one batch for all
+            alone = dataclasses.replace(call, distribution=None, other_values={})
+            self._keep(dataclasses.replace(alone, call_key=call_key, batch=batch, values=values))
 
     def skipped(self, op_id: str, call_key: str, reason: str) -> None:
         """Note once a call that cannot be recorded, with the reason."""
@@ -196,7 +198,7 @@ class Recorder:
 
     def _with_asked_candidates(self, call: RecordedCall) -> RecordedCall:
         asked = self.candidates.get(call.op_id)
-        return call if asked is None else dataclasses.replace(call, configs=asked)
+        return call if asked is None else dataclasses.replace(call, configs=asked, starts=())
 
     def flush(self, final: bool = True) -> None:
         """Lower and write what is pending. Calls that still wait for captured values are left unless `final`.

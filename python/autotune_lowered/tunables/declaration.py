@@ -110,7 +110,7 @@ class Declaration:
         """Nothing is refused before it is lowered."""
         return None
 
-    def steering(self) -> Mapping[str, Any]:
+    def steering(self) -> Mapping[str, Mapping[str, Any]]:
         """The caller says by `fills` what steers."""
         return {}
 

@@ -52,8 +52,9 @@ class Recordable(Protocol):
     def fills_of(self, specs: Mapping[str, Any]) -> dict[str, Fill]:
         """How values are made, by array."""
 
-    def steering(self) -> Mapping[str, Any]:
-        """Values of arrays that steer the kernel, by array, if the call's own are not known."""
+    def steering(self) -> Mapping[str, Mapping[str, Any]]:
+        """Values of arrays that steer the kernel, by distribution and by array. The first distribution stands for the
+        call's own if they are not known."""
 
     def under(self, bound: inspect.BoundArguments, config: Config) -> Any:
         """Call the function with a config."""
@@ -80,10 +81,7 @@ def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall
     jax = jax_for("tunable functions need")
     specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
     values, fills = whole_values(call.arrays, call.batch), declaration.fills_of(specs)
-    for name, value in declaration.steering().items():
-        # under `vmap` there is one batch for all
-        if name in specs and name not in values and not call.batch:
-            values[name] = value
+    distribution, other_values = _steer(values, {} if call.batch else declaration.steering(), specs.keys())
     # the call holds tracers, so only its static part and the way to insert arrays may outlive it
     fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
     static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
@@ -123,12 +121,33 @@ def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall
         build=build,
         fills=fills,
         values=values,
+        distribution=distribution,
+        other_values=other_values,
         batch=call.batch,
         mesh=mesh_over(axes) if axes else None,
         refuse=declaration.refuse,
         tolerance=declaration.tolerance,
         devices=_devices_of(call.bound.arguments.values()),
     )
+
+
+def _steer(
+    values: dict[str, Any], distributions: Mapping[str, Mapping[str, Any]], names: Iterable[str]
+) -> tuple[str | None, dict[str, dict[str, Any]]]:
+    """Adds values of the first distribution for the arrays that have none. Returns what the values are called, and the
+    other distributions."""
+    others = {
+        one: {name: array for name, array in arrays.items() if name in names} for one, arrays in distributions.items()
+    }
+    first = next(iter(others), None)
+    if first is None:
+        return None, {}
+    unknown = {name: array for name, array in others[first].items() if name not in values}
+    if not unknown and others[first]:
+        return "as called", others
+    values.update(unknown)
+    del others[first]
+    return (first, others) if others else (None, {})
 
 
 def _devices_of(arguments: Iterable[Any]) -> int:

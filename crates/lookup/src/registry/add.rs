@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 
 use super::{
-    Argument, Candidate, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RecordedTarget, Registry,
+    Argument, Candidate, Distribution, Invocation, MAX_PROGRAM_BYTES, Program, ProgramFormat, RecordedTarget, Registry,
     RegistryError, RegistryWriter, custom_calls, semantic_digest,
 };
 use crate::array::{ArraySpec, Fill, MAX_ARRAY_BYTES};
@@ -32,6 +32,9 @@ struct Description {
     #[serde(default = "forward")]
     direction: Direction,
     arguments: Vec<DescribedArgument>,
+    distribution: Option<String>,
+    #[serde(default)]
+    other_distributions: Vec<Distribution>,
     #[serde(default)]
     static_arguments: BTreeMap<String, serde_json::Value>,
     tolerance: Option<f64>,
@@ -113,6 +116,8 @@ impl Registry {
             batch: described.batch,
             direction: described.direction,
             arguments,
+            distribution: described.distribution,
+            other_distributions: described.other_distributions,
             static_arguments: described.static_arguments,
             tolerance: described.tolerance,
             baseline: described.baseline,

@@ -11,6 +11,12 @@ use crate::digest::{Digest, FieldHasher};
 /// Largest relative tolerance: at one, zero is as good as any result.
 pub(super) const MAX_TOLERANCE: f64 = 1.0;
 
+/// Most distributions of a call's values besides its own.
+const MAX_DISTRIBUTIONS: usize = 8;
+
+/// Bytes of a distribution's name.
+const MAX_NAME: usize = 64;
+
 /// Why an invocation cannot be stored.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -36,6 +42,9 @@ pub enum InvalidInvocation {
     /// The axes of `vmap` are not those of the key or of the arguments.
     #[error("`batch`: {0}")]
     Batch(String),
+    /// Other distributions of the arguments' values are too many, or are not of these arguments.
+    #[error("`other_distributions`: {0}")]
+    Distribution(String),
     /// A path that does not stay in `arrays/`.
     #[error("the argument `{0}` names the file `{1}`, which is not inside the registry's `arrays/`")]
     Path(String, String),
@@ -122,12 +131,15 @@ impl Invocation {
             if argument.spec.host_bytes().is_none_or(|size| size > MAX_ARRAY_BYTES) {
                 return Err(InvalidInvocation::TooLarge(argument.name.clone()));
             }
-            if let Fill::File { path, .. } = &argument.fill
+        }
+        for (argument, fill) in self.fills() {
+            if let Fill::File { path, .. } = fill
                 && !is_inside_arrays(path)
             {
-                return Err(InvalidInvocation::Path(argument.name.clone(), path.display().to_string()));
+                return Err(InvalidInvocation::Path(argument.to_owned(), path.display().to_string()));
             }
         }
+        self.check_distributions().map_err(InvalidInvocation::Distribution)?;
         self.check_batch().map_err(InvalidInvocation::Batch)?;
         let mut seen = BTreeSet::new();
         if let Some(twice) = self.candidates.iter().find(|candidate| !seen.insert(&candidate.config)) {
@@ -135,6 +147,25 @@ impl Invocation {
         }
         if !seen.contains(&self.baseline) {
             return Err(InvalidInvocation::Baseline(self.baseline.to_string()));
+        }
+        Ok(())
+    }
+
+    fn check_distributions(&self) -> Result<(), String> {
+        let count = self.other_distributions.len();
+        if count > MAX_DISTRIBUTIONS {
+            return Err(format!("{count} distributions are more than the {MAX_DISTRIBUTIONS} that are read"));
+        }
+        let mut names: BTreeSet<&str> = self.distribution.iter().map(String::as_str).collect();
+        for other in &self.other_distributions {
+            let is_name = (1..=MAX_NAME).contains(&other.name.len());
+            if !is_name || !names.insert(&other.name) {
+                return Err(format!("`{}` is no name of its own, of at most {MAX_NAME} bytes", other.name));
+            }
+            let is_known = |name: &String| self.arguments.iter().any(|argument| argument.name == *name);
+            if let Some(unknown) = other.fills.keys().find(|name| !is_known(name)) {
+                return Err(format!("`{}` has values for `{unknown}`, which is no argument", other.name));
+            }
         }
         Ok(())
     }

@@ -51,7 +51,7 @@ pub use error::{ProblemKind, RegistryError, RegistryProblem};
 pub use folder::Registry;
 pub use lookup::ListedInvocation;
 pub use merge::RecordChange;
-pub use model::{Argument, Candidate, Invocation, Program, ProgramFormat, RecordedTarget, SCHEMA};
+pub use model::{Argument, Candidate, Distribution, Invocation, Program, ProgramFormat, RecordedTarget, SCHEMA};
 pub use semantic::{custom_calls, semantic_digest};
 pub use verify::VerifyReport;
 pub use writer::RegistryWriter;

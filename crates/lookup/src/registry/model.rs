@@ -52,6 +52,24 @@ impl Argument {
 
 setters!(Argument { donated: bool });
 
+/// Other values of a call's arguments, such as the batch of another kind of step: it gets them as well, and runs with
+/// one config for all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Distribution {
+    /// What its users call it.
+    pub name: String,
+    /// How the values of some arguments are made, by name; those of the others stay.
+    pub fills: BTreeMap<String, Fill>,
+}
+
+impl Distribution {
+    /// A distribution of these arguments.
+    pub fn new(name: impl Into<String>, fills: BTreeMap<String, Fill>) -> Self {
+        Self { name: name.into(), fills }
+    }
+}
+
 /// The form of a stored program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -148,6 +166,12 @@ pub struct Invocation {
     pub direction: Direction,
     /// Array arguments, in the programs' order.
     pub arguments: Vec<Argument>,
+    /// What the arguments' own fills are called, if they have other distributions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<String>,
+    /// Other values that the call gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_distributions: Vec<Distribution>,
     /// The rest of the call's arguments, for people.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub static_arguments: BTreeMap<String, serde_json::Value>,
@@ -177,6 +201,8 @@ impl Invocation {
             batch: Vec::new(),
             direction: Direction::Forward,
             arguments: Vec::new(),
+            distribution: None,
+            other_distributions: Vec::new(),
             static_arguments: BTreeMap::new(),
             tolerance: None,
             baseline,
@@ -201,6 +227,25 @@ impl Invocation {
         found
     }
 
+    /// The same call with other values.
+    #[must_use]
+    pub fn with_values_of(&self, other: &Distribution) -> Self {
+        let mut call = Self { distribution: Some(other.name.clone()), other_distributions: Vec::new(), ..self.clone() };
+        for argument in &mut call.arguments {
+            if let Some(fill) = other.fills.get(&argument.name) {
+                argument.fill = fill.clone();
+            }
+        }
+        call
+    }
+
+    /// Every rule for the values of an argument, with the argument's name.
+    pub(super) fn fills(&self) -> impl Iterator<Item = (&str, &Fill)> {
+        let others = self.other_distributions.iter().flat_map(|other| &other.fills);
+        let own = self.arguments.iter().map(|argument| (argument.name.as_str(), &argument.fill));
+        own.chain(others.map(|(name, fill)| (name.as_str(), fill)))
+    }
+
     /// Whether its candidates are lowered when they are needed. The record keeps saying so when some of them have been
     /// lowered, so that every run searches the call in the same way.
     pub fn is_lowered_on_demand(&self) -> bool {
@@ -212,6 +257,8 @@ setters!(Invocation {
     batch: Vec<BatchAxis>,
     direction: Direction,
     arguments: Vec<Argument>,
+    distribution: Option<String>,
+    other_distributions: Vec<Distribution>,
     static_arguments: BTreeMap<String, serde_json::Value>,
     tolerance: Option<f64>,
     candidates: Vec<Candidate>,

@@ -48,8 +48,8 @@ impl Registry {
             for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
                 programs.insert(self.program_path(program), program.digest);
             }
-            for argument in &invocation.arguments {
-                if let Fill::File { path, digest } = &argument.fill {
+            for (_, fill) in invocation.fills() {
+                if let Fill::File { path, digest } = fill {
                     arrays.insert(self.root().join(path), *digest);
                 }
             }

@@ -113,8 +113,8 @@ impl RegistryWriter {
         for program in invocation.candidates.iter().filter_map(|candidate| candidate.program.as_ref()) {
             self.checked_program_path(program)?;
         }
-        for argument in &invocation.arguments {
-            if let Fill::File { path, digest } = &argument.fill {
+        for (_, fill) in invocation.fills() {
+            if let Fill::File { path, digest } = fill {
                 check_file(&self.root.join(path), MAX_ARRAY_BYTES, *digest)?;
             }
         }

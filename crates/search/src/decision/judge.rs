@@ -63,6 +63,14 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// Makes another one the winner, which ties with none.
+    pub fn publish(&mut self, winner: usize) {
+        self.winner = winner;
+        for (index, verdict) in self.candidates.iter_mut().enumerate() {
+            verdict.iter_mut().for_each(|verdict| verdict.tied_with_best = index == winner);
+        }
+    }
+
     /// Indices of all candidates that cannot be distinguished from the best one, the best included.
     pub fn tie_set(&self) -> Vec<usize> {
         let tied = |verdict: &Option<CandidateVerdict>| verdict.as_ref().is_some_and(|verdict| verdict.tied_with_best);

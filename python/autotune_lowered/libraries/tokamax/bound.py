@@ -14,6 +14,7 @@ from typing import Any
 
 from ..._native import scan
 from ...record.call import RecordedCall
+from . import shipped
 
 # packages that a stamp's types and functions may come from
 _PACKAGES = ("tokamax", "jax")
@@ -85,8 +86,11 @@ def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
         function, _ = _standardized(bound, bound.op.replace(config=adapter.validate_python(dict(config))))
         return lambda *arrays: function(list(arrays))
 
+    starts = list(map(plain, shipped.configs(bound)))
+
     def configs(_: str) -> list[dict[str, Any]]:
-        return sorted(map(plain, bound.autotuning_configs), key=lambda config: json.dumps(config, sort_keys=True))
+        own = sorted(map(plain, bound.autotuning_configs), key=lambda config: json.dumps(config, sort_keys=True))
+        return [*starts, *own]
 
     return RecordedCall(
         op_id=op_id,
@@ -95,6 +99,7 @@ def describe_call(op_id: str, call_key: str, bound: Any) -> RecordedCall:
         static={name: value for name, value in bound.arguments.items() if not _holds_arrays(value)},
         baseline=lambda _: plain(bound.heuristics_config),
         configs=configs,
+        starts=starts,
         build=build,
         recipe={"kind": "tokamax", "bound": json.loads(_stamp(bound))},
         values={name: _representative(x) for name, x in zip(names, inputs, strict=True) if callable(x)},
