@@ -1,8 +1,6 @@
 //! A call with other values of its arguments: what runs with one config for all of them is measured with each.
 
-use serde::{Deserialize, Serialize};
-
-use crate::decision::{CandidateVerdict, JudgedOutcome, Judgement};
+use crate::decision::{CandidateVerdict, JudgedOutcome};
 use crate::failure::Failure;
 use crate::race::{JobEvidence, JobIdentity, RaceError, Referee, Terms};
 use crate::registry::{Distribution, Invocation};
@@ -10,29 +8,10 @@ use crate::samples::{FailureRecord, LogRecord};
 use crate::timer::events::{Phase, Slice};
 
 use super::job::InputFolder;
+use super::provisional::OtherRace;
 use super::tuner::Extent;
 use super::tuning::Tuning;
-use super::{ConfigTime, TuneError};
-
-/// What one process says about a call with other values of its arguments.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct DistributionResult {
-    /// Their name.
-    pub name: String,
-    /// The fastest config with them, or the baseline if none is faster.
-    pub best: ConfigTime,
-    /// What that takes of the time of the config to use, with these values.
-    pub ratio: f64,
-    /// Whether the config to use depends on the values: with these, the best one is faster by the minimum improvement.
-    pub differs: bool,
-}
-
-/// A race with other values.
-pub(super) struct OtherRace {
-    name: String,
-    judgement: Judgement,
-}
+use super::{ConfigTime, DistributionResult, TuneError};
 
 impl Tuning<'_, '_> {
     /// Races what was measured with each other distribution of the call's values. What fails with them is dropped,

@@ -35,7 +35,6 @@ mod waves;
 mod work;
 
 pub(crate) use commit::fill_from_entry;
-pub use distributions::DistributionResult;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
@@ -44,7 +43,9 @@ pub use planned::{MAX_RACED, PlannedInvocation};
 pub(crate) use provisional::{not_confirmed, undecided};
 pub use remeasurement::Remeasurement;
 pub(crate) use result::ended_by_user;
-pub use result::{AutotuningResult, ConfigTime, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status};
+pub use result::{
+    AutotuningResult, ConfigTime, DistributionResult, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, Status,
+};
 pub use run::without_calls;
 pub use searched::{SearchEnd, Searched};
 pub use session::{Session, Stopped};

@@ -1,8 +1,9 @@
 //! The plan: a module's labels matched with the recordings, and the part of them to tune here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
+use crate::call::Call;
 use crate::candidates::Spaces;
 use crate::counted::counted;
 use crate::device::{DeviceIdentity, MatchMode};
@@ -82,6 +83,8 @@ pub fn plan(
 ) -> Result<TuningPlan, NoSuchCall> {
     let matching = match_labels(scan, registry, device, options.match_mode, options.by_name);
     let mut invocations = planned(scan, &matching);
+    let borders = borders(&invocations, registry);
+    invocations.extend(borders);
     // by the shares of all calls, not only the requested ones
     let mut of_step = Vec::new();
     if let Some(step) = &options.step {
@@ -201,6 +204,25 @@ fn planned(scan: &Scan, matching: &Matching) -> Vec<PlannedInvocation> {
         }
     });
     planned.collect()
+}
+
+/// The calls at the borders of these calls' buckets that are recorded and that the module does not have itself.
+fn borders(planned: &[PlannedInvocation], registry: &Registry) -> Vec<PlannedInvocation> {
+    let id = |call: &Invocation| (call.call.clone(), call.direction, call.target.clone());
+    let mut known: HashSet<_> = planned.iter().map(|planned| id(&planned.invocation)).collect();
+    let mut found = Vec::new();
+    for of in planned.iter().map(|planned| &planned.invocation) {
+        for key in of.borders() {
+            let call = Call::new(of.call.op_id.clone(), key);
+            let wanted = (call, of.direction, of.target.clone());
+            let Some(other) = registry.invocations().iter().find(|other| id(other) == wanted) else { continue };
+            if known.insert(wanted) {
+                let how = format!("at the border of the bucket of {}", of.call);
+                found.push(PlannedInvocation { how, ..PlannedInvocation::new(Arc::clone(other)) });
+            }
+        }
+    }
+    found
 }
 
 fn missed(scan: &Scan, matching: &Matching) -> Vec<MissedLabel> {

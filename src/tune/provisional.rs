@@ -4,13 +4,20 @@ use std::sync::Arc;
 
 use crate::cache::Entry;
 use crate::counted::counted;
+use crate::decision::Judgement;
 use crate::measured_by::MachineLoad;
 use crate::race::{Confirmation, JobEvidence, JobIdentity};
 use crate::search::Predictions;
 
-use super::distributions::OtherRace;
 use super::searching::Race;
 use super::tuner::DecidedEntry;
+
+/// A race of a call with other values of its arguments.
+pub(super) struct OtherRace {
+    /// The values' name.
+    pub(super) name: String,
+    pub(super) judgement: Judgement,
+}
 
 /// Writes into an entry what fresh processes say about its config.
 pub(super) fn write_confirmation(entry: &mut Entry, Confirmation { verdict, processes }: &Confirmation) {

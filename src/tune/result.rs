@@ -17,7 +17,7 @@ use crate::peaks::Peaks;
 use crate::stats::Interval;
 use crate::timer::Forecast;
 
-use super::{CandidateResult, DistributionResult, MoreTime, Searched, TimeBreakdown};
+use super::{CandidateResult, MoreTime, Searched, TimeBreakdown};
 use crate::race::Confirmation;
 
 /// Version of the results' JSON.
@@ -104,6 +104,20 @@ impl ConfigTime {
     pub(crate) fn new(config: Config, median_ns: Option<f64>) -> Self {
         Self { config, median_ns, temporary_bytes: None, work: None }
     }
+}
+
+/// What one process says about a call with other values of its arguments.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DistributionResult {
+    /// Their name.
+    pub name: String,
+    /// The fastest config with them, or the baseline if none is faster.
+    pub best: ConfigTime,
+    /// What that takes of the time of the config to use, with these values.
+    pub ratio: f64,
+    /// Whether the config to use depends on the values: with these, the best one is faster by the minimum improvement.
+    pub differs: bool,
 }
 
 /// The result of one operation.

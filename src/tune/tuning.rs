@@ -15,9 +15,8 @@ use crate::search::{ExpectedRatio, Predictions, Surrogate};
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
-use super::distributions::OtherRace;
 use super::job::InputFolder;
-use super::provisional::{ProvisionalCall, TunedCall, write_confirmation};
+use super::provisional::{OtherRace, ProvisionalCall, TunedCall, write_confirmation};
 use super::searching::Race;
 use super::tuner::{Autotuner, DecidedEntry, Extent, Tuned, known_before, timed_otherwise};
 use super::waves::Waves;

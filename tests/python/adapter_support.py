@@ -228,23 +228,27 @@ HOLLOW = {
 
 
 def project(name):
-    """Makes the kernels of a project importable, of the folder that a variable names or as they are installed. Skips the
-    test if there are none."""
+    """Makes the kernels of a project importable, of the first folder with it that a variable names, or as they are
+    installed. Skips the test if there are none."""
     if name in sys.modules:
         return
     named = os.environ.get("AUTOTUNE_LOWERED_TEST_PROJECTS")
-    folders = [pathlib.Path(folder) for folder in ([named] if named else sys.path) if folder]
+    folders = [pathlib.Path(folder) for folder in (named.split(os.pathsep) if named else sys.path) if folder]
     root = next((folder for folder in folders if (folder / name).is_dir()), None)
     if root is None:
         pytest.skip(f"no {name} is installed, and AUTOTUNE_LOWERED_TEST_PROJECTS names none")
     if named:
-        sys.path.append(named)
+        sys.path.append(str(root))
     for package in HOLLOW[name]:
         module(package, __path__=[str(root.joinpath(*package.split(".")))])
     if name == "tpu_inference":
         # of its helpers, which import torch, kernels use one
         module("tpu_inference.utils", align_to=lambda value, to: -(-value // to) * to)
         module("tpu_inference.logger", init_logger=lambda name: Logger())
+    if name == "sgl_jax" and (root / "sgl_jax/srt/kernels").is_dir():
+        # its sources import a server's helpers, of which kernels use one
+        module("sgl_jax.srt.utils", __path__=[str(root / "sgl_jax/srt/utils")])
+        module("sgl_jax.srt.utils.common_utils", next_power_of_2=lambda n: 1 << (n - 1).bit_length())
     if name == "maxtext":
         module("maxtext.layers", __path__=[]).quantizations = module("maxtext.layers.quantizations")
     if "sympy" not in sys.modules and importlib.util.find_spec("sympy") is None:
@@ -271,14 +275,20 @@ def of_tpu_inference(name):
 
 
 def of_sglang(name):
-    if "attention" in name and not hasattr(importlib.import_module("jax._src.dtypes"), "bit_width"):
+    """A kernel of one of its versions: 0.0.2 has `layers`, and later ones `kernels`."""
+    if name.startswith("layers.attention") and not hasattr(importlib.import_module("jax._src.dtypes"), "bit_width"):
         pytest.skip("the attention of this sglang_jax is for an older JAX")
-    return importlib.import_module(f"sgl_jax.srt.layers.{name}")
+    try:
+        return importlib.import_module(f"sgl_jax.srt.{name}")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("sgl_jax.srt"):
+            raise
+        pytest.skip(f"the sglang_jax that AUTOTUNE_LOWERED_TEST_PROJECTS names has no {name}")
 
 
-def one_tpu():
+def one_tpu(second="model"):
     """A mesh whose only device is not here. Its kernels ask it for the chip."""
-    return autotune_lowered.target_mesh("tpu:v6e:1x1", (1, 1), ("data", "model"), [jax.sharding.AxisType.Auto] * 2)
+    return autotune_lowered.target_mesh("tpu:v6e:1x1", (1, 1), ("data", second), [jax.sharding.AxisType.Auto] * 2)
 
 
 def of_maxtext(name):
@@ -382,14 +392,33 @@ SERVING_CALLS = {
     "sglang_jax.rpa": (
         "sglang-jax",
         "sgl_jax",
-        lambda *a: of_sglang("attention.flash_attn_kernel.flash_attention").ragged_paged_attention(*a),
+        lambda *a: of_sglang("layers.attention.flash_attn_kernel.flash_attention").ragged_paged_attention(*a),
         lambda: SGLANG_RPA,
     ),
     "sglang_jax.gmm": (
         "sglang-jax",
         "sgl_jax",
-        lambda *a: of_sglang("gmm.megablox_gmm_kernel.gmm").gmm(*a),
+        lambda *a: of_sglang("layers.gmm.megablox_gmm_kernel.gmm").gmm(*a),
         lambda: GMM,
+    ),
+    "sglang_jax.ragged_paged_attention": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("kernels.ragged_paged_attention.ragged_paged_attention").ragged_paged_attention(*a, None),
+        lambda: SGLANG_RPA,
+    ),
+    "sglang_jax.fused_moe": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("kernels.fused_moe.v1.kernel").fused_ep_moe(one_tpu("tensor"), *a, top_k=2),
+        lambda: (
+            spec((128, 2048), BF16),
+            spec((8, 2048, 1024), BF16),
+            spec((8, 1024, 2048), BF16),
+            spec((8, 2048, 1024), BF16),
+            spec((128, 2), F32),
+            spec((128, 2), I32),
+        ),
     ),
     "maxtext.splash_mha": ("maxtext", "maxtext", maxtext_splash, lambda: (spec((4, 1024, 128), BF16),) * 3),
     "maxtext.gmm": ("maxtext", "maxtext", lambda *a: of_maxtext("megablox.ops").gmm(*a), lambda: GMM),

@@ -46,6 +46,11 @@ def scaled(x, factor, *, sizes=None, block=8):
     grid = (x.shape[0] // rows,)
     return pl.pallas_call(kernel, out_shape=shape, grid=grid, in_specs=[whole], out_specs=whole, interpret=True)(x)
 '''
+MODULE += """
+
+def steered(x, lens, *, block=8):
+    return scaled(x, 2.0, block=block) * lens.sum()
+"""
 X = spec((256, 64), jnp.float32)
 
 
@@ -270,6 +275,39 @@ def test_tuned_and_obeyed_by_the_unmodified_caller(theirs, tmp_path, run):
             assert "grid=(32,)" in grid(x), "a config of another version is not used"
 
 
+STEERING = {
+    name: lambda call, value=value: {"lens": np.full(4, value, np.int32)} for name, value in (("short", 1), ("long", 9))
+}
+
+
+def test_a_call_is_measured_with_both_of_its_distributions(theirs, tmp_path, run):
+    lens = spec((4,), jnp.int32)
+    given = {"parameters": ["block"], "space": {"block": (8, 256)}, "steering": STEERING}
+    with (
+        autotune_lowered.adapt("their_kernels:steered", **given),
+        autotune_lowered.recording(tmp_path / "registry", platforms=("cpu",), directions=("forward",)),
+    ):
+        module = jax.jit(lambda x, lens: theirs.steered(x, lens)).lower(X, lens)
+        # a call whose own values are known gets them first, and both distributions besides
+        theirs.steered(jnp.ones((128, 64)), jnp.arange(4, dtype=jnp.int32))
+    calls = {one["invocation"]["distribution"]: one["invocation"] for one in records(tmp_path / "registry")}
+    traced, eager = calls["short"], calls["as called"]
+    named = {"short": 1, "long": 9}
+    assert [one["name"] for one in traced["other_distributions"]] == ["long"]
+    assert [one["name"] for one in eager["other_distributions"]] == [*named]
+    for other in (*traced["other_distributions"], *eager["other_distributions"]):
+        held = np.frombuffer((tmp_path / "registry" / other["fills"]["lens"]["path"]).read_bytes(), np.int32)
+        assert held.tolist() == [named[other["name"]]] * 4
+    autotune_lowered.dump(module, str(tmp_path / "module.mlir"))
+    words = ["--registry", tmp_path / "registry", "--cache", tmp_path / "cache", "--format", "json"]
+    words += ["--min-improvement", "0.99", "--timer", f"jax:{sys.executable}"]
+    (operation,) = json.loads(run(tmp_path / "module.mlir", *words))["operations"]
+    (other,) = operation["distributions"]
+    # whether it differs depends on the machine
+    assert other["name"] == "long" and other["best"]["config"]["block"] in (8, 256), operation
+    run("registry", "verify", tmp_path / "registry")
+
+
 def test_threads_keep_their_own_calls(theirs, tmp_path):
     found = {}
 
@@ -361,6 +399,9 @@ def test_batches_are_valid():
         assert sizes.sum() == total and sizes.max() - sizes.min() <= 1 and sizes.dtype == np.int32
         zipf = batches.zipf_groups(total, groups)
         assert zipf.sum() == total and (np.diff(zipf) <= 0).all() and zipf.min() >= 0 and zipf.dtype == np.int32
+    for tokens, each, count in ((128, 8, 32), (4, 2, 8), (16, 3, 3)):
+        chosen = batches.experts(batches.zipf_groups, tokens, each, count)
+        assert chosen.shape == (tokens, each) and all(len(set(row)) == each for row in chosen.tolist())
     for make, decoding in ((batches.mixed, 4), (batches.decode, 8)):
         batch = make(8, 8 * 16, 64, 100, 32)
         queries = np.diff(batch["cu_q_lens"])

@@ -280,8 +280,8 @@ fn what_is_left_is_said_and_a_thorough_run_compiles_just_that() {
     assert_eq!(operation.best.as_ref().unwrap().config, config(128, 32));
     let left = count(&operation, CandidateStatus::NotCompiled);
     assert!(left >= 24, "{left} are left");
-    // and the baseline and the winner once more in each process that confirms
-    assert_eq!(compiled.lock().unwrap().len() + left, 64 + 3 * 2);
+    // and the baseline, the winner and its three rivals once more in each process that confirms
+    assert_eq!(compiled.lock().unwrap().len() + left, 64 + 3 * 5);
     assert!(operation.untried_chance.unwrap() <= 0.05);
     let best = operation.candidates.iter().filter_map(|one| Some(one.times()?.ratio)).fold(f64::INFINITY, f64::min);
     let mut inside = 0;
@@ -422,10 +422,10 @@ fn calls_of_several_operations_compile_together_and_measure_one_after_the_other(
     assert!(compiled(last) < compiled(first), "the second call of an operation starts from the first one's surrogate");
 
     let told = told.lock().unwrap();
-    // without the processes that confirm: each prepares the baseline and the winner of four calls
+    // without the processes that confirm: each prepares the baseline, the winner and three rivals of four calls
     let confirming = told.iter().rev().scan(0, |prepares, (_, is_prepare)| {
         *prepares += usize::from(*is_prepare);
-        (*prepares <= 3 * 4 * 2).then_some(())
+        (*prepares <= 3 * 4 * 5).then_some(())
     });
     let told = &told[..told.len() - confirming.count()];
     let (mut together, mut phases) = (0, 0);

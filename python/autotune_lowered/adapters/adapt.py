@@ -43,6 +43,8 @@ class adapt:
         steering: Valid values of the integer arrays that steer the kernel: a function of the arguments that returns
             arrays by name, or several such functions by the name of their distribution. The first is used if a call's
             own values are not known, and with each of the others the call is measured as well.
+        borders: If the project's table has one row for several shapes, the calls at both ends of that bucket: a function
+            of the arguments that returns for each of them the arrays of other shapes (`jax.ShapeDtypeStruct`) by name.
         fills: How values of other arrays are made (`docs/registry.md`), by argument.
         static_key: What identifies an argument without a stable spelling, by argument.
 
@@ -62,6 +64,7 @@ class adapt:
         baseline: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
         refuse: Callable[[Mapping[str, Any], Mapping[str, Any]], str | None] | None = None,
         steering: Steering | Mapping[str, Steering] | None = None,
+        borders: Callable[[Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None = None,
         fills: Mapping[str, Mapping[str, Any]] | None = None,
         static_key: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
@@ -78,6 +81,7 @@ class adapt:
                 baseline=baseline,
                 refuse=refuse,
                 steering={"usual": steering} if callable(steering) else steering or {},
+                borders=borders,
                 fills=fills or {},
                 static_key=static_key or {},
             )

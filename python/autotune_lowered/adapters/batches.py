@@ -33,6 +33,20 @@ def zipf_groups(total: int, groups: int) -> Any:
     return sizes
 
 
+def experts(make: Callable[[int, int], Any], tokens: int, each: int, count: int) -> Any:
+    """For each token the experts that it chooses, all different: how many tokens choose an expert is what `make` gives,
+    as far as there are tokens."""
+    import numpy as np
+
+    sizes = np.minimum(make(tokens * each, count), tokens)
+    for expert in range(count):
+        # what was cut from the most popular ones
+        sizes[expert] += min(tokens - sizes[expert], tokens * each - sizes.sum())
+    # no expert is in a column twice, because none is there more often than there are columns
+    chosen = np.repeat(np.arange(count, dtype=np.int32), sizes).reshape(each, tokens).T
+    return np.random.RandomState(0).permutation(chosen)
+
+
 def lengths(sequences: int, longest: int, seed: int = 0) -> Any:
     """Lengths of sequences that are decoded, evenly spread from a quarter of the longest to the longest."""
     import numpy as np

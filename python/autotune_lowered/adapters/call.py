@@ -53,6 +53,8 @@ class AdaptedCall:
     arguments: Mapping[str, Any]
     """With specs for arrays."""
     baseline: dict[str, Any]
+    borders: Sequence[str] = ()
+    """The keys of the calls at both ends of its bucket."""
 
     @property
     def function(self) -> Callable[..., Any]:

@@ -39,7 +39,8 @@ class Exported:
     yml: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Keys of a configuration file."""
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list)
-    """Entries that are not written, and settings that hold for another call, each with the reason."""
+    """Entries that are not written, settings that hold for another call, and rows that are not the best everywhere in
+    their bucket, each with the reason."""
 
     def yml_text(self) -> str:
         """The keys as a fragment of a YAML file."""
@@ -99,11 +100,15 @@ def export_rows(
     found = Exported()
     tables: dict[tuple[str, str], tuple[SourceTable, dict[Any, Any], list[Any], str]] = {}
     files: dict[str, tuple[FileTable, dict[str, Any]]] = {}
-    for entry in opened:
-        if entry.op_id not in known or entry.direction != "forward":
+    entries = [entry for entry in opened if entry.op_id in known and entry.direction == "forward"]
+    borders = {name: _borders(call) for name, call in calls.items()}
+    at_borders = {border for of_call in borders.values() for border in of_call}
+    for entry in entries:
+        name = _name(entry)
+        if name in at_borders and not borders.get(name):
+            # it is measured for another call's row
             continue
         operation = known[entry.op_id]
-        name = f"{entry.op_id}:{entry.call_key}"
         reason = _unproven(entry) or (None if name in calls else "no call of this key is recorded in the registry")
         if reason is not None:
             found.skipped.append((name, reason))
@@ -128,8 +133,11 @@ def export_rows(
                 row["row"] = f"{key!r}: {value!r}"
                 place = (operation.table.module, operation.table.name)
                 held = tables.setdefault(place, (operation.table, {}, [], kind))
-                held[1][key] = value
+                if held[1].setdefault(key, value) != value:
+                    raise ValueError(f"another call has the row {key!r} with {held[1][key]!r}")
                 held[2].append((arguments, value))
+                there = {_name(one): one for one in entries if one.device == entry.device}
+                found.skipped += [(name, why) for why in _at_borders(entry, borders[name], there)]
         except Exception as error:  # a recorded call may lack what a row needs
             found.skipped.append((name, one_line(error)))
             continue
@@ -143,6 +151,28 @@ def export_rows(
             _replace(path, form.with_rows(path, filled_rows), lambda fresh: None)
             found.files.append(path)
     return found
+
+
+def _name(entry: Entry) -> str:
+    return f"{entry.op_id}:{entry.call_key}"
+
+
+def _borders(call: Mapping[str, Any]) -> list[str]:
+    """The names of the calls at both ends of a recorded call's bucket."""
+    found = call["@borders"]
+    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else []
+
+
+def _at_borders(entry: Entry, borders: Iterable[str], entries: Mapping[str, Entry]) -> list[str]:
+    """What the ends of a row's bucket say against its config."""
+    against = []
+    for name in borders:
+        there = entries.get(name)
+        if there is None or _unproven(there) is not None:
+            against.append(f"its row is for a bucket, and nothing is known at the border {name}: tune that call too")
+        elif entry.config not in (there.config, *(there.provenance or {}).get("tie_set", ())):
+            against.append(f"its row is for a bucket, and at the border {name} the best config is {there.config}")
+    return against
 
 
 def _join(held: dict[str, Any], more: Mapping[str, Any]) -> list[str]:
@@ -185,8 +215,10 @@ def _recorded(registry: pathlib.Path, known: Mapping[str, Operation | None]) -> 
         try:
             call = json.loads(read_text(path, _MOST_RECORD_BYTES))["invocation"]
             if call["op_id"] in known:
+                static = call.get("static_arguments", {})
+                of_bucket = {"@borders": [f"{call['op_id']}:{key}" for key in static.get("borders", ())]}
                 arrays = {one["name"]: spec_from_text(one["spec"]) for one in call["arguments"]}
-                found[f"{call['op_id']}:{call['call_key']}"] = _Arguments(call.get("static_arguments", {}) | arrays)
+                found[f"{call['op_id']}:{call['call_key']}"] = _Arguments(static | arrays | of_bucket)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             continue
     return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import inspect
 import logging
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Protocol
@@ -27,6 +30,12 @@ _LOG = logging.getLogger("autotune_lowered")
 
 # whether this thread is inside of a call of an adapted function: what that calls is part of it
 _INSIDE = threading.local()
+# the keys of calls that this thread records without running them, while it does
+_AT_BORDERS = threading.local()
+
+
+class _Recorded(Exception):
+    """A call at a border is recorded, which is all that is wanted of it."""
 
 
 class Hook:
@@ -70,7 +79,13 @@ class Hook:
         except (Undescribable, ValueError) as error:
             return self._untuned(f"{error}; such calls run as they are and are not tuned", args, kwargs)
         key = call.key
+        at_borders: list[str] | None = getattr(_AT_BORDERS, "keys", None)
+        if at_borders is None:
+            adapted_call = dataclasses.replace(adapted_call, borders=self._record_borders(bound, adapted_call, key))
         arrays = arrays_after_recording(adapted_call, call, key)
+        if at_borders is not None:
+            at_borders.append(key)
+            raise _Recorded
         config = self._config_for(adapted_call, key)
         # the function chooses by itself what nobody chose for it
         bound.arguments = given | call.fill(list(arrays.values())) if config is None else bound.arguments
@@ -80,6 +95,31 @@ class Hook:
                 return self.original(*bound.args, **bound.kwargs)
             bound.arguments.update(call.fill(list(arrays.values())))
             return adapted_call.under(bound, config)
+
+    def _record_borders(self, bound: inspect.BoundArguments, call: AdaptedCall, key: str) -> list[str]:
+        """Records the calls at both ends of a call's bucket, and returns their keys."""
+        import jax
+
+        recorder, borders = active(), self.operation.borders
+        if borders is None or recorder is None or not recorder.wants(call.op_id, key):
+            return []
+        keys: list[str] = []
+        _AT_BORDERS.keys = keys
+        try:
+            for arrays in borders(call.arguments):
+
+                def at_border(**arrays: Any) -> Any:
+                    there = inspect.BoundArguments(bound.signature, OrderedDict(bound.arguments | arrays))
+                    return self._tuned(there.args, there.kwargs)
+
+                others = {name: call.arguments[name] for name in bound.arguments if _has_specs(call.arguments[name])}
+                with contextlib.suppress(_Recorded):
+                    jax.eval_shape(at_border, **others | dict(arrays))
+        except Exception as error:  # what the project raises for such a call is its own affair
+            recorder.skipped(call.op_id, "", f"the borders of its bucket are not recorded: {one_line(error)}")
+        finally:
+            del _AT_BORDERS.keys
+        return keys
 
     def _call_of(self, bound: inspect.BoundArguments) -> AdaptedCall:
         import jax
@@ -117,6 +157,12 @@ class Hook:
             self._adapted.warn_once(key, message + "its own choice is used: tune this version again")
             return None
         return dict(found)
+
+
+def _has_specs(value: Any) -> bool:
+    import jax
+
+    return any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in jax.tree_util.tree_leaves(value))
 
 
 class Stand(Protocol):

@@ -46,6 +46,9 @@ class Operation:
     steering: Mapping[str, Steering] = dataclasses.field(default_factory=dict)
     """Distributions of the arrays that steer the kernel. The first one is for calls whose own values are not known, and
     with each of the others the call is measured as well."""
+    borders: Callable[[Arguments], Sequence[Mapping[str, Any]]] | None = None
+    """If the project's table has one row for several shapes, the calls at both ends of that bucket: for each the arrays
+    of other shapes, as specs. They are recorded and measured as well."""
     fills: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     """How values of other arrays are made, by argument: integers that are data, and no steering."""
     table: SourceTable | None = None

@@ -23,7 +23,7 @@ Row = tuple[Key, tuple[Any, ...]]
 # a table with more text is none that somebody wrote
 _MOST_BYTES = 16 << 20
 # rows may only hold these, whatever an entry says
-_PLAIN = (int, str, type(None))
+_PLAIN: tuple[type, ...] = (int, str, type(None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +66,13 @@ class SourceTable:
     def with_rows(self, source: str, rows: Mapping[Key, tuple[Any, ...]]) -> str:
         """The source with these rows: in place of those with the same key, the others at the end of the dictionary.
 
-        Raises ValueError if the source has no such dictionary, and for a row that is not made of numbers and text.
+        Raises ValueError if the source has no such dictionary, and for a row that is not made of numbers and text, or in
+        its key of truth values.
         """
-        for part in (part for row in rows.items() for side in row for part in side):
-            if type(part) not in _PLAIN:
+        parts = [(part, _PLAIN) for value in rows.values() for part in value]
+        parts += [(part, (*_PLAIN, bool)) for key in rows for part in key]
+        for part, kinds in parts:
+            if type(part) not in kinds:
                 raise ValueError(f"a row of `{self.name}` holds {part!r}: only whole numbers and text are written")
         edits = self._edits(source.splitlines(keepends=True), self._dictionary(source), self._nested(rows), 1)
         for start, end, text in sorted(edits, reverse=True):

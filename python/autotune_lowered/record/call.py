@@ -41,6 +41,8 @@ class RecordedCall:
     """The operation under a config: a function of the arrays, positional, in order."""
     starts: Sequence[Config] = ()
     """Those of the configs that a search tries first, such as rows of the project's own table."""
+    borders: Sequence[str] = ()
+    """The keys of the calls at both ends of its bucket, which are recorded as well."""
     fills: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
     """How values are generated if the call's own are unknown, by argument: `fill` objects of `docs/registry.md`."""
     usual: Mapping[str, dict[str, Any]] = dataclasses.field(default_factory=dict)

@@ -269,6 +269,8 @@ class _Record:
             static["values_unknown"] = unknown
         if self.call.starts:
             static["starts"] = [dict(config) for config in self.call.starts]
+        if self.call.borders:
+            static["borders"] = list(self.call.borders)
         if self.registry.on_demand:
             static["lowered"] = "on-demand"
         if self.call.recipe is not None:

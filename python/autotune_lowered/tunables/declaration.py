@@ -23,6 +23,7 @@ class Declaration:
 
     # its candidates are in the order of their author, and a search may begin anywhere
     starts: Sequence[Mapping[str, Any]] = ()
+    borders: Sequence[str] = ()
 
     def __init__(
         self,

@@ -43,6 +43,10 @@ class Recordable(Protocol):
     def starts(self) -> Sequence[Config]:
         """Those of the configs that are worth trying first."""
 
+    @property
+    def borders(self) -> Sequence[str]:
+        """The keys of the calls at both ends of its bucket, if its project's table has one row for several calls."""
+
     def configs_of(self, specs: Mapping[str, Any]) -> Sequence[Config]:
         """The configs to try for these arrays."""
 
@@ -118,6 +122,7 @@ def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall
         baseline=dict(declaration.baseline),
         configs=lambda platform: declaration.configs_of(specs),
         starts=declaration.starts,
+        borders=declaration.borders,
         build=build,
         fills=fills,
         values=values,

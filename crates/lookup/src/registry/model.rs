@@ -15,6 +15,9 @@ use crate::setters;
 /// The schema that this version reads and writes.
 pub const SCHEMA: u32 = 1;
 
+/// Calls at the borders of a bucket that are read.
+const MAX_BORDERS: usize = 8;
+
 /// Configs to try first that are read.
 const MAX_STARTS: usize = 64;
 
@@ -244,6 +247,13 @@ impl Invocation {
         let others = self.other_distributions.iter().flat_map(|other| &other.fills);
         let own = self.arguments.iter().map(|argument| (argument.name.as_str(), &argument.fill));
         own.chain(others.map(|(name, fill)| (name.as_str(), fill)))
+    }
+
+    /// The keys of the calls at both ends of the bucket with this call for which the project's own table has one row.
+    pub fn borders(&self) -> Vec<String> {
+        let borders = self.static_arguments.get("borders").and_then(|borders| borders.as_array());
+        let keys = borders.into_iter().flatten().filter_map(|key| key.as_str()).take(MAX_BORDERS);
+        keys.map(str::to_owned).collect()
     }
 
     /// Whether its candidates are lowered when they are needed. The record keeps saying so when some of them have been

@@ -60,7 +60,7 @@ pub struct Final<'a> {
 pub struct FinalVerdict {
     /// The finalist to publish if it is confirmed; otherwise the winner.
     pub candidate: usize,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: ProcessOutcome,
     /// What its processes say together, if there are any.
     pub verdict: Option<ProcessVerdict>,
