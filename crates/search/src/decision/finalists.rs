@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn what_processes_show_to_be_better_is_published() {
         let (winner, same) = (finalist(3, &[0.80, 0.81, 0.80, 0.80]), finalist(1, &[0.80, 0.80, 0.81, 0.80]));
-        assert_eq!(judged(&[winner.clone()], false), (3, ProcessOutcome::Confirmed));
+        assert_eq!(judged(std::slice::from_ref(&winner), false), (3, ProcessOutcome::Confirmed));
         assert_eq!(
             judged(&[winner.clone(), finalist(2, &[0.7, 0.71, 0.7, 0.7])], false),
             (2, ProcessOutcome::Confirmed)
