@@ -7,6 +7,8 @@ import json
 import os
 import pathlib
 import runpy
+import signal
+import subprocess
 import sys
 
 import jax
@@ -235,6 +237,33 @@ def test_a_row_of_a_bucket_is_measured_at_both_ends_of_it(checkout, tmp_path, ru
     ((_, reason),) = exported((136, 32)).skipped
     assert f"at the border their.scaled@v1:{keys[136]} the best config is {{'block': 32}}" in reason
     assert not exported((136, 64)).skipped
+
+
+# dies when it comes to a step of the writing
+WRITER = """
+import os, signal, sys, autotune_lowered
+sys.path.insert(0, {here!r})
+from test_export_rows import operation
+
+os.{step} = lambda *given, **more: os.kill(os.getpid(), signal.SIGKILL)
+autotune_lowered.export_rows(operation(), registry={registry!r}, cache={cache!r}, out={out!r})
+"""
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_writer_that_is_killed_leaves_the_table_as_it_was(step, checkout, tmp_path, run):
+    one = operation()
+    (key,) = recorded(tmp_path, one, 128)
+    cache = cached(tmp_path, run, entry("their.scaled@v1", key, {"block": 32}))
+    paths = {"registry": str(tmp_path / "registry"), "cache": str(cache), "out": str(checkout.parent)}
+    script = WRITER.format(step=step, here=str(pathlib.Path(__file__).parent), **paths)
+    path = os.pathsep.join([str(checkout.parent), *sys.path])
+    done = subprocess.run([sys.executable, "-c", script], env=os.environ | {"PYTHONPATH": path}, capture_output=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert (checkout / "table.py").read_text() == TABLE
+    # what it left is in nobody's way
+    autotune_lowered.export_rows(one, registry=tmp_path / "registry", cache=cache, out=checkout.parent)
+    assert "(128, 64, 'float32'): (32,),  # by hand" in (checkout / "table.py").read_text()
 
 
 def test_what_is_not_proven_is_not_written(checkout, tmp_path, run):
