@@ -2,7 +2,7 @@
 
 use crate::decision::{CandidateVerdict, JudgedOutcome};
 use crate::failure::Failure;
-use crate::race::{JobEvidence, JobIdentity, RaceError, Referee, Terms};
+use crate::race::{JobEvidence, JobIdentity, RaceError, RaceOptions, Referee, Terms};
 use crate::registry::{Distribution, Invocation};
 use crate::samples::{FailureRecord, LogRecord};
 use crate::timer::events::{Phase, Slice};
@@ -15,8 +15,8 @@ use super::{ConfigTime, DistributionResult, TuneError};
 
 impl Tuning<'_, '_> {
     /// Races what was measured with each other distribution of the call's values. What fails with them is dropped,
-    /// because the call gets them too. Returns whether something was.
-    pub(super) fn race_other_distributions(&mut self) -> Result<bool, TuneError> {
+    /// because the call gets them too. Returns whether something was. Of a call that is decided nothing is measured.
+    pub(super) fn race_other_distributions(&mut self, is_decided: bool) -> Result<bool, TuneError> {
         let failed = self.evidence.failures.len();
         self.others.clear();
         for other in &self.race.invocation.other_distributions {
@@ -25,20 +25,20 @@ impl Tuning<'_, '_> {
             }
             let call = self.race.invocation.with_values_of(other);
             let Ok(identity) = self.tuner.identity(&call) else { continue };
-            let evidence = self.measure_with(other, &call, &identity)?;
-            let judgement = Referee { options: &self.tuner.options.race, identity: &identity, terms: Terms::default() }
-                .judge(&evidence, None, &[]);
+            let evidence = self.measure_with(other, &call, &identity, is_decided)?;
+            let judgement = referee(&self.tuner.options.race, &identity).judge(&evidence, None, &[]);
             self.others.push(OtherRace { name: other.name.clone(), judgement });
         }
         Ok(self.evidence.failures.len() > failed)
     }
 
-    /// What is known of a call with other values, after a race unless there was one.
+    /// What is known of a call with other values, after a race unless one was decided.
     fn measure_with(
         &mut self,
         other: &Distribution,
         call: &Invocation,
         identity: &JobIdentity,
+        is_decided: bool,
     ) -> Result<JobEvidence, TuneError> {
         let ledger = self.tuner.ledger;
         let mut evidence = JobEvidence::stored(ledger, identity.digest, self.tuner.options.race.force)?;
@@ -47,7 +47,9 @@ impl Tuning<'_, '_> {
         let known = &self.evidence.failures;
         evidence.failures.extend(known.iter().map(|(candidate, failure)| (*candidate, failure.clone())));
         let before: Vec<usize> = evidence.failures.keys().copied().collect();
-        if evidence.is_empty() && self.result.rounds_measured > 0 {
+        // one that was ended goes on
+        let is_open = referee(&self.tuner.options.race, identity).race_state(&evidence).settled.is_none();
+        if is_open && !is_decided {
             evidence.log_job(ledger, || self.tuner.job_record(call, identity))?;
             let raced = self.race_with(other, call, identity, &mut evidence);
             let failure = match raced {
@@ -122,4 +124,8 @@ impl Tuning<'_, '_> {
             differs,
         })
     }
+}
+
+fn referee<'a>(options: &'a RaceOptions, identity: &'a JobIdentity) -> Referee<'a> {
+    Referee { options, identity, terms: Terms::default() }
 }

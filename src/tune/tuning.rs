@@ -162,7 +162,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
                 return Ok(TunedCall::Ended(None));
             }
             // the race goes on without what fails with other values
-            if !self.race_other_distributions()? {
+            if !self.race_other_distributions(is_decided)? {
                 break verdict;
             }
         };

@@ -308,6 +308,35 @@ def test_a_call_is_measured_with_both_of_its_distributions(theirs, tmp_path, run
     run("registry", "verify", tmp_path / "registry")
 
 
+def test_wrong_values_and_borders_of_an_adapter_are_told_and_the_call_runs(theirs, tmp_path, caplog):
+    def fails(call):
+        raise ZeroDivisionError("no groups\x1b[31m")
+
+    lens = spec((4,), jnp.int32)
+    for number, (steering, borders, words) in enumerate(
+        [
+            (
+                {"bad": fails, "good": STEERING["long"]},
+                None,
+                "there are no values of `bad`: ZeroDivisionError: no groups",
+            ),
+            (lambda call: {"lens": [1, 2]}, None, "the values of `usual` for `lens` have the shape (2,)"),
+            (STEERING, lambda call: [{"other": X}], "the borders of its bucket are not recorded: ValueError: `other`"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        given = {"parameters": ["block"], "space": {"block": (8, 256)}, "steering": steering, "borders": borders}
+        with (
+            autotune_lowered.adapt("their_kernels:steered", **given),
+            autotune_lowered.recording(folder, platforms=("cpu",), directions=("forward",)) as recorder,
+        ):
+            jax.jit(lambda x, lens: theirs.steered(x, lens)).lower(X, lens)
+        said = str(recorder.report()) + caplog.text
+        assert words in said and "\x1b" not in said, said
+    (first,) = records(tmp_path / "0")
+    assert "other_distributions" not in first["invocation"], "the one that is left is the call's"
+
+
 def test_threads_keep_their_own_calls(theirs, tmp_path):
     found = {}
 

@@ -62,6 +62,7 @@ fn a_winner_that_depends_on_the_values_is_told() {
     let mut unused = timer([1; 4]);
     let again = tuned(&folder, &mut unused);
     assert_eq!((unused.measured, again.status), (0, Status::Cached));
+    assert_eq!(again.distributions, found.distributions);
 }
 
 #[test]
@@ -70,6 +71,21 @@ fn a_winner_that_is_the_best_with_all_values_needs_no_note() {
     let found = tuned(&folder, &mut timer([4_000_000, 3_000_000, 3_010_000, 4_500_000]));
     assert_eq!(found.best.unwrap().config, config(1));
     assert_eq!((found.distributions.len(), found.distributions[0].differs, found.flags), (1, false, vec![]));
+}
+
+#[test]
+fn a_run_that_is_ended_in_the_race_with_other_values_goes_on_there() {
+    let times = [4_000_000, 5_000_000, 3_000_000, 4_500_000];
+    let whole = tuned(&tempfile::tempdir().unwrap(), &mut timer(times));
+    let folder = tempfile::tempdir().unwrap();
+    let (registry, call) = call(&folder);
+    let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
+    let (options, first) = (TuneOptions::default(), u64::from(whole.rounds_measured));
+    let ended = tune(&registry, &call, &mut timer(times), &ledger, &options, Some(first + 1)).unwrap();
+    assert_eq!(ended.operations[0].status, Status::Interrupted, "{}", ended.operations[0].reason);
+    let found = tune(&registry, &call, &mut timer(times), &ledger, &options, None).unwrap().operations.remove(0);
+    assert_eq!((found.status, found.rounds_measured), (Status::Tuned, 0), "{}", found.reason);
+    assert_eq!((found.distributions.len(), found.distributions[0].differs), (1, true));
 }
 
 #[test]

@@ -112,7 +112,13 @@ class AdaptedCall:
 
     def steering(self) -> Mapping[str, Mapping[str, Any]]:
         """Values of arrays that steer the kernel, by distribution."""
-        return {name: values(self.arguments) for name, values in self.adapted.operation.steering.items()}
+        found = {}
+        for name, values in self.adapted.operation.steering.items():
+            try:
+                found[name] = dict(values(self.arguments))
+            except Exception as error:  # the caller's program goes on
+                self.adapted.warn_once(name, f"{self.op}: there are no values of `{name}`: {one_line(error)}")
+        return found
 
     def under(self, bound: inspect.BoundArguments, config: Config) -> Any:
         """Call the function with a config."""

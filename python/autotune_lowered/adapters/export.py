@@ -24,6 +24,8 @@ from .tables import SourceTable, read_text
 from .templates import FileTable
 
 _MOST_RECORD_BYTES = 64 << 20
+# as many as the program reads
+_MOST_BORDERS = 8
 
 
 @dataclasses.dataclass
@@ -101,7 +103,7 @@ def export_rows(
     tables: dict[tuple[str, str], tuple[SourceTable, dict[Any, Any], list[Any], str]] = {}
     files: dict[str, tuple[FileTable, dict[str, Any]]] = {}
     entries = [entry for entry in opened if entry.op_id in known and entry.direction == "forward"]
-    borders = {name: _borders(call) for name, call in calls.items()}
+    borders = {name: call["@borders"] for name, call in calls.items()}
     at_borders = {border for of_call in borders.values() for border in of_call}
     for entry in entries:
         name = _name(entry)
@@ -157,10 +159,10 @@ def _name(entry: Entry) -> str:
     return f"{entry.op_id}:{entry.call_key}"
 
 
-def _borders(call: Mapping[str, Any]) -> list[str]:
-    """The names of the calls at both ends of a recorded call's bucket."""
-    found = call["@borders"]
-    return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else []
+def _names(op_id: str, keys: Any) -> list[str]:
+    """The names of the calls with these keys, which a record lists."""
+    listed = keys[:_MOST_BORDERS] if isinstance(keys, list) else []
+    return [f"{op_id}:{key}" for key in listed if isinstance(key, str)]
 
 
 def _at_borders(entry: Entry, borders: Iterable[str], entries: Mapping[str, Entry]) -> list[str]:
@@ -216,7 +218,7 @@ def _recorded(registry: pathlib.Path, known: Mapping[str, Operation | None]) -> 
             call = json.loads(read_text(path, _MOST_RECORD_BYTES))["invocation"]
             if call["op_id"] in known:
                 static = call.get("static_arguments", {})
-                of_bucket = {"@borders": [f"{call['op_id']}:{key}" for key in static.get("borders", ())]}
+                of_bucket = {"@borders": _names(call["op_id"], static.get("borders"))}
                 arrays = {one["name"]: spec_from_text(one["spec"]) for one in call["arguments"]}
                 found[f"{call['op_id']}:{call['call_key']}"] = _Arguments(static | arrays | of_bucket)
         except (OSError, ValueError, LookupError, TypeError, AttributeError):

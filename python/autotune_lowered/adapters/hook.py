@@ -107,6 +107,9 @@ class Hook:
         _AT_BORDERS.keys = keys
         try:
             for arrays in borders(call.arguments):
+                unknown = sorted(arrays.keys() - bound.arguments.keys())
+                if unknown:
+                    raise ValueError(f"`{unknown[0]}` is no argument")
 
                 def at_border(**arrays: Any) -> Any:
                     there = inspect.BoundArguments(bound.signature, OrderedDict(bound.arguments | arrays))

@@ -301,8 +301,13 @@ class _Record:
         given = {name for arrays in self.call.other_values.values() for name in arrays}
         if not given <= set(self.call.arrays):
             return []
+        mesh = self.call.mesh
         fills = {
-            one: {name: captured(array, self.registry.writer) for name, array in arrays.items() if name in names}
+            one: {
+                name: captured(array if mesh is None else mesh.parts(array), self.registry.writer)
+                for name, array in arrays.items()
+                if name in names
+            }
             for one, arrays in self.call.other_values.items()
         }
         return [{"name": one, "fills": found} for one, found in fills.items() if found]

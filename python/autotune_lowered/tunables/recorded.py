@@ -85,7 +85,7 @@ def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall
     jax = jax_for("tunable functions need")
     specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
     values, fills = whole_values(call.arrays, call.batch), declaration.fills_of(specs)
-    distribution, other_values = _steer(values, {} if call.batch else declaration.steering(), specs.keys())
+    distribution, other_values = _steer(values, {} if call.batch else declaration.steering(), specs)
     # the call holds tracers, so only its static part and the way to insert arrays may outlive it
     fill, holds_arrays = call.fill, call.fill([None] * len(specs)).keys()
     static = {name: value for name, value in call.bound.arguments.items() if name not in holds_arrays}
@@ -137,12 +137,24 @@ def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall
 
 
 def _steer(
-    values: dict[str, Any], distributions: Mapping[str, Mapping[str, Any]], names: Iterable[str]
+    values: dict[str, Any], distributions: Mapping[str, Mapping[str, Any]], specs: Mapping[str, Any]
 ) -> tuple[str | None, dict[str, dict[str, Any]]]:
     """Adds values of the first distribution for the arrays that have none. Returns what the values are called, and the
-    other distributions."""
+    other distributions. Raises `Unrecordable` for an array of another shape than the call's."""
+    import numpy as np
+
+    def array_of(distribution: str, name: str, value: Any) -> Any:
+        array = np.asarray(value, specs[name].dtype)
+        if array.shape != specs[name].shape:
+            of_call = f"the call has {specs[name].shape}"
+            raise Unrecordable(
+                f"the values of `{distribution}` for `{name}` have the shape {array.shape}, and {of_call}"
+            )
+        return array
+
     others = {
-        one: {name: array for name, array in arrays.items() if name in names} for one, arrays in distributions.items()
+        one: {name: array_of(one, name, array) for name, array in arrays.items() if name in specs}
+        for one, arrays in distributions.items()
     }
     first = next(iter(others), None)
     if first is None:
