@@ -1,5 +1,7 @@
 //! A call with other values of its arguments: what runs with one config for all of them is measured with each.
 
+use std::time::{Duration, Instant};
+
 use crate::decision::{CandidateVerdict, JudgedOutcome};
 use crate::failure::Failure;
 use crate::race::{JobEvidence, JobIdentity, RaceError, RaceOptions, Referee, Terms};
@@ -16,16 +18,23 @@ use super::{ConfigTime, DistributionResult, TuneError};
 impl Tuning<'_, '_> {
     /// Races what was measured with each other distribution of the call's values. What fails with them is dropped,
     /// because the call gets them too. Returns whether something was. Of a call that is decided nothing is measured.
-    pub(super) fn race_other_distributions(&mut self, is_decided: bool) -> Result<bool, TuneError> {
+    /// They share the call's budget, which began at `begin`.
+    pub(super) fn race_other_distributions(&mut self, is_decided: bool, begin: Instant) -> Result<bool, TuneError> {
         let failed = self.evidence.failures.len();
         self.others.clear();
         for other in &self.race.invocation.other_distributions {
             if self.is_cancelled() {
                 break;
             }
+            let left = self.tuner.options.race.budget.map(|budget| budget.saturating_sub(begin.elapsed()));
+            if self.tuner.options.chooses_no_more() || left.is_some_and(|left| left.is_zero()) {
+                let why = "the budget was used up: allow more time";
+                self.result.flags.push(format!("not measured with the values of `{}`: {why}", other.name));
+                continue;
+            }
             let call = self.race.invocation.with_values_of(other);
             let Ok(identity) = self.tuner.identity(&call) else { continue };
-            let evidence = self.measure_with(other, &call, &identity, is_decided)?;
+            let evidence = self.measure_with((other, &call), &identity, is_decided, left)?;
             let judgement = referee(&self.tuner.options.race, &identity).judge(&evidence, None, &[]);
             self.others.push(OtherRace { name: other.name.clone(), judgement });
         }
@@ -35,10 +44,10 @@ impl Tuning<'_, '_> {
     /// What is known of a call with other values, after a race unless one was decided.
     fn measure_with(
         &mut self,
-        other: &Distribution,
-        call: &Invocation,
+        (other, call): (&Distribution, &Invocation),
         identity: &JobIdentity,
         is_decided: bool,
+        left: Option<Duration>,
     ) -> Result<JobEvidence, TuneError> {
         let ledger = self.tuner.ledger;
         let mut evidence = JobEvidence::stored(ledger, identity.digest, self.tuner.options.race.force)?;
@@ -51,7 +60,7 @@ impl Tuning<'_, '_> {
         let is_open = referee(&self.tuner.options.race, identity).race_state(&evidence).settled.is_none();
         if is_open && !is_decided {
             evidence.log_job(ledger, || self.tuner.job_record(call, identity))?;
-            let raced = self.race_with(other, call, identity, &mut evidence);
+            let raced = self.race_with((other, call), identity, left, &mut evidence);
             let failure = match raced {
                 Ok(_) | Err(RaceError::Interrupted) => None,
                 Err(RaceError::Fatal(error)) => return Err(error),
@@ -75,9 +84,9 @@ impl Tuning<'_, '_> {
 
     fn race_with(
         &mut self,
-        other: &Distribution,
-        call: &Invocation,
+        (other, call): (&Distribution, &Invocation),
         identity: &JobIdentity,
+        left: Option<Duration>,
         evidence: &mut JobEvidence,
     ) -> Result<u32, RaceError> {
         let name = format!("{} with `{}`", call.call, other.name);
@@ -85,7 +94,8 @@ impl Tuning<'_, '_> {
         let making = self.events.open(Slice::Phase(Phase::MakeInputs));
         let input_folder = InputFolder::new(call, self.tuner.registry)?.map_err(RaceError::Failed)?;
         drop(making);
-        let how = (&self.tuner.options.race, Extent::Race(None));
+        let options = RaceOptions { budget: left, ..self.tuner.options.race.clone() };
+        let how = (&options, Extent::Race(None));
         self.tuner.measure_at(self.events, &input_folder, how, (call, identity), evidence)
     }
 

@@ -14,7 +14,7 @@ use crate::setters;
 pub struct TuneOptions {
     /// How each invocation is raced: its rounds, its time, and what a winner must show.
     pub race: RaceOptions,
-    /// Until when invocations are started; the one in progress then is finished.
+    /// Until when races are started; the one in progress then is finished.
     pub choose_until: Option<Instant>,
     /// When the run ends: afterwards no fresh process is started to confirm what was chosen.
     pub stop_at: Option<Instant>,
@@ -57,6 +57,13 @@ setters!(TuneOptions {
     search: SearchOptions,
     peaks: Option<Peaks>,
 });
+
+impl TuneOptions {
+    /// Whether no further race is started.
+    pub(super) fn chooses_no_more(&self) -> bool {
+        self.choose_until.is_some_and(|until| Instant::now() >= until)
+    }
+}
 
 /// Settings of a search, which picks the configs to race if there are more than [`MAX_RACED`](super::MAX_RACED).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -80,7 +80,7 @@ impl Autotuner<'_> {
         } else if self.cancel.load(Ordering::Relaxed) {
             operation.status = Status::Interrupted;
             "ended before it started".clone_into(&mut operation.reason);
-        } else if self.options.choose_until.is_some_and(|until| Instant::now() >= until) {
+        } else if self.options.chooses_no_more() {
             operation.status = Status::NotStarted;
             "the budget of the run was used up before it started".clone_into(&mut operation.reason);
         } else {

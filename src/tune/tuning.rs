@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use crate::cache::{Entry, Tier};
 use crate::config::Config;
@@ -140,6 +141,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
     }
 
     fn run(mut self) -> Result<TunedCall, TuneError> {
+        let begin = Instant::now();
         let is_comparable = self.is_comparable();
         if let Some(waves) = &mut self.waves {
             self.evidence.leave_unseen(&self.identity);
@@ -162,7 +164,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
                 return Ok(TunedCall::Ended(None));
             }
             // the race goes on without what fails with other values
-            if !self.race_other_distributions(is_decided)? {
+            if !self.race_other_distributions(is_decided, begin)? {
                 break verdict;
             }
         };

@@ -169,8 +169,8 @@ fn operations_are_shared_among_devices() {
     let result = run_of_two.json();
     assert_eq!(result["operations"].as_array().unwrap().len(), 4);
     for operation in result["operations"].as_array().unwrap() {
-        // six rounds of two programs in parallel on two cores may not distinguish them; each was measured
-        assert!(operation["rounds_measured"].as_u64() >= Some(6), "{operation}");
+        // two programs in parallel on two cores may not be distinguished, or far apart after three rounds
+        assert!(operation["rounds_measured"].as_u64() > Some(0), "{operation}");
     }
     for (list, expected) in
         [("0,0", "is not a list of devices"), ("1-0", "not a list"), ("a", "not a list"), ("0,7", "device 7")]

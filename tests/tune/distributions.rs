@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::scripted::*;
 use autotune_lowered::array::Fill;
@@ -42,9 +43,13 @@ fn timer(decode: [u64; 4]) -> ScriptedTimer {
 }
 
 fn tuned(folder: &tempfile::TempDir, timer: &mut ScriptedTimer) -> OperationResult {
+    tuned_with(folder, timer, &TuneOptions::default())
+}
+
+fn tuned_with(folder: &tempfile::TempDir, timer: &mut ScriptedTimer, options: &TuneOptions) -> OperationResult {
     let (registry, call) = call(folder);
     let ledger = Ledger::open(&folder.path().join("cache"), vec![]).unwrap();
-    let result = tune(&registry, &call, timer, &ledger, &TuneOptions::default(), None).unwrap();
+    let result = tune(&registry, &call, timer, &ledger, options, None).unwrap();
     result.operations.into_iter().next().unwrap()
 }
 
@@ -107,4 +112,14 @@ fn a_config_that_fails_with_other_values_is_not_published() {
     let failed = found.candidates.iter().find(|row| row.config == config(1)).unwrap();
     let said = serde_json::to_string(failed).unwrap();
     assert!(said.contains("with the values of `decode`: index out of bounds"), "{said}");
+}
+
+#[test]
+fn a_budget_holds_for_all_values_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let no_time = TuneOptions::default().budget(Some(Duration::from_nanos(1)));
+    let found = tuned_with(&folder, &mut timer([4_000_000, 5_000_000, 3_000_000, 4_500_000]), &no_time);
+    let said = "not measured with the values of `decode`: the budget was used up: allow more time";
+    assert!(found.flags.iter().any(|flag| flag == said), "{:?}", found.flags);
+    assert!(found.distributions.is_empty(), "{found:?}");
 }
