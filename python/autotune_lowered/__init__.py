@@ -24,6 +24,7 @@ _NAMES = {
     "SnapshotMismatch": "cache",
     "TuningError": "tuning.run",
     "adapt": "adapters.adapt",
+    "autotune": "autotuning.autotuned",
     "autotune_lowered": "tuning.run",
     "capture": "inputs",
     "compiler_options": "lookup.compiler_options",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from ._recording import recording as recording
     from .adapters.adapt import adapt as adapt
     from .adapters.export import export_rows as export_rows
+    from .autotuning.autotuned import autotune as autotune
     from .cache import Cache as Cache
     from .cache import CacheError as CacheError
     from .cache import Device as Device

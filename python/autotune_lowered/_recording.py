@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType, TracebackType
 from typing import Any
 
+from ._printable import aligned
 from .adapters.operation import Operation
 from .adapters.sets import attached, named
 from .libraries.ejkernel import calls as ejkernel
@@ -39,7 +40,7 @@ class recording:
     ```python
     with autotune_lowered.recording("registry/", platforms=("cpu", "cuda")) as recorded:
         train_step(state, batch)
-    print(recorded.report())
+    print(recorded)
     ```
 
     The recording covers all threads of the process. If two are nested, the inner one records. A function that was
@@ -157,10 +158,29 @@ class recording:
         """
         return self._recorder.report()
 
+    def __str__(self) -> str:
+        rows: list[Sequence[str]] = [("operation", "direction", "platform", "candidates", "programs", "")]
+        for row in self.report():
+            told = (row.get(name, "") for name in ("direction", "platform", "candidates", "programs"))
+            rows.append((f"{row['op_id']}:{row['call_key']}".rstrip(":"), *map(str, told), _remark(row)))
+        return "\n".join(aligned(rows, right=range(3, 5)))
+
     @staticmethod
     def active() -> Recorder | None:
         """The recorder in force, if any."""
         return active()
+
+
+def _remark(row: Mapping[str, Any]) -> str:
+    """What else a row of the report says, in short."""
+    if "not_recorded" in row:
+        return f"not recorded: {row['not_recorded']}"
+    if row.get("pending"):
+        return "waits for its trace to end"
+    left = sum(row["not_lowered"].values())
+    remarks = [f"{left} not lowered: {next(iter(row['not_lowered']))}"] if left else []
+    remarks += [f"`{name}`: {reason}" for name, reason in row["values_unknown"].items()]
+    return "; ".join(remarks)
 
 
 def _fingerprint() -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 # numpy's names of element types to XLA's
@@ -33,6 +35,16 @@ def spec_text(array: Any) -> str:
     if name not in _NUMPY_NAMES:
         raise ValueError(f"an array of `{array.dtype}` cannot be recorded: pass its data as plain integers")
     return f"{name}[{','.join(str(int(size)) for size in array.shape)}]"
+
+
+def struct(shape: Sequence[int], like: Any) -> Any:
+    """A `jax.ShapeDtypeStruct` of an array's type, which is weak where the array's is."""
+    import jax
+
+    if getattr(like, "weak_type", False):
+        with contextlib.suppress(TypeError):  # JAX has it since 0.4.31
+            return jax.ShapeDtypeStruct(tuple(shape), like.dtype, weak_type=True)
+    return jax.ShapeDtypeStruct(tuple(shape), like.dtype)
 
 
 def spec_from_text(text: str) -> Any:

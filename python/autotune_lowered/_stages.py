@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _native
+from ._jax import jax_for
 from ._specs import spec_text
+
+# objects in objects, as that of a library around that of another
+_MOST_WRAPPERS = 4
 
 # errors of a JAX version that stores something elsewhere
 _UNTOLD = (ImportError, AttributeError, KeyError, TypeError, ValueError, RuntimeError)
@@ -28,6 +32,46 @@ class Argument(NamedTuple):
     """Whether the caller donates it."""
     leaf: int
     """Which leaf of the Python function's arguments it is."""
+
+
+def stage_of(module: Any) -> Any:
+    """The `jax.stages.Lowered` or `Compiled` in an object: itself, what other libraries wrap it in, or what a `Traced`
+    lowers to. Any other object is returned as it is."""
+    stages = jax_for("a module needs").stages
+    for _ in range(_MOST_WRAPPERS):
+        if isinstance(module, (stages.Lowered, stages.Compiled)):
+            break
+        # the wrappers of Equinox and Flax NNX
+        inner = getattr(module, "lowered", None) or getattr(module, "compiled", None)
+        traced: Any = getattr(stages, "Traced", None)
+        if inner is None and traced is not None and isinstance(module, traced):
+            inner = module.lower()
+        if inner is None:
+            break
+        module = inner
+    return module
+
+
+def lowered_for(step: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The `jax.stages.Lowered` of a step for these arguments: of any function, or of what a library's `jit` made."""
+    if not callable(step):
+        raise TypeError(f"a {type(step).__qualname__} cannot be lowered: give the step itself and its `args`")
+    jitted = step if hasattr(step, "lower") else jax_for("lowering needs").jit(step)
+    return stage_of(jitted.lower(*args, **kwargs))
+
+
+def exported_text(module: Any) -> str | None:
+    """The StableHLO text, with locations, of a `jax.export.Exported`; `None` for another object."""
+    content = getattr(module, "mlir_module_serialized", None)
+    if not isinstance(content, bytes):
+        return None
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    with mlir.make_ir_context() as context:
+        parsed: ir.Module = stablehlo.deserialize_portable_artifact(context, content)
+        return str(parsed.operation.get_asm(enable_debug_info=True))
 
 
 def stablehlo_text(lowered: Any) -> str:

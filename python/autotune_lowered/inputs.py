@@ -11,7 +11,7 @@ from typing import Any
 
 from ._jax import jax_for
 from ._specs import spec_text
-from ._stages import Argument, arguments, stablehlo_text
+from ._stages import Argument, arguments, lowered_for, stablehlo_text
 
 FORMAT = "autotune-lowered-inputs-v1"
 
@@ -32,7 +32,7 @@ def capture(
     """
     jax = jax_for("capture needs")
     given = dict(kwargs or {})
-    lowered = (step if hasattr(step, "lower") else jax.jit(step)).lower(*args, **given)
+    lowered = lowered_for(step, args, given)
     found = arguments(lowered, stablehlo_text(lowered))
     if found is None:
         raise ValueError("this version of JAX does not tell which arguments the program takes: use 0.10.2")

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import _native
 from ._jax import jax_for
-from ._stages import compiled_as, stablehlo_text
+from ._stages import compiled_as, exported_text, stablehlo_text, stage_of
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -29,7 +29,7 @@ def dump(
     """Write a module for `autotune-lowered`, and `<path>.labels.json` beside it; return the module's path.
 
     `module` is a `jax.stages.Lowered`, written as StableHLO text with its locations, which hold every label whole, or
-    a `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels at an `@`; give the
+    a `jax.stages.Traced`, which is lowered, or a `jax.export.Exported`, likewise; or a `jax.stages.Compiled`, written as HLO text after optimisation. Compiled text cuts labels at an `@`; give the
     `lowered` from which it was compiled, and the side file has them whole.
 
     The side file has the SHA-256 of the module's bytes. For each label it has `op_id`, `call_key`, `shapes` (of the
@@ -55,7 +55,10 @@ def dump_quietly(
 ) -> str | None:
     """Write the files of `dump`; return what is wrong with the module's labels, or None."""
     stages = jax_for("dump needs").stages
-    if isinstance(module, stages.Lowered):
+    module, lowered = stage_of(module), stage_of(lowered)
+    if (text := exported_text(module)) is not None:
+        source = None
+    elif isinstance(module, stages.Lowered):
         if lowered is not None:
             raise TypeError("`lowered` goes with a compiled module; this one is the lowered itself")
         text, source = stablehlo_text(module), None
@@ -65,12 +68,13 @@ def dump_quietly(
         text, source = _hlo_text(module), None if lowered is None else stablehlo_text(lowered)
     else:
         raise TypeError(
-            f"cannot dump a {type(module).__qualname__}: give jax.jit(f).lower(…), or that with .compile() after it"
+            f"cannot dump a {type(module).__qualname__}: give jax.jit(f).lower(…), or that with .compile() after it; "
+            "for a function, `dump(f, path, args=(…))`"
         )
     content = text.encode()
     scan = json.loads(_native.scan(content))
     whole = scan if source is None else json.loads(_native.scan(source.encode()))
-    stablehlo = text if isinstance(module, stages.Lowered) else source
+    stablehlo = source if isinstance(module, stages.Compiled) else text
     side = {
         "schema": 1,
         "module_digest": _native.digest(content),

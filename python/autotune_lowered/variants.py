@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import _native
-from ._jax import jax_for
-from ._stages import compiled_as, stablehlo_text
+from ._stages import compiled_as, lowered_for, stablehlo_text
 from ._vmap import unmapped_key
 from .libraries.ejkernel.overlay import overlay as ejkernel_overlay
 from .lookup.in_force import only_in_force
@@ -43,7 +42,9 @@ def dump(
 ) -> Path:
     """Write a module for `autotune-lowered`, with `<path>.labels.json` beside it; return its path.
 
-    `module` is a `jax.stages.Lowered` or `Compiled`. `module.dump` describes `lowered` and `compiler_options`.
+    `module` is a `jax.stages.Lowered`, `Compiled` or `Traced`, what Equinox and Flax NNX give in their place, a
+    `jax.export.Exported`, or with `args` and `kwargs` a function. `module.dump` describes `lowered` and
+    `compiler_options`.
 
     With `variants`, a result of `tune`, `module` is the step itself (a function, or the result of `jax.jit`), and
     `path` a folder for `autotune-lowered prove`. The step is lowered for `args` and `kwargs` without running it: with
@@ -58,8 +59,10 @@ def dump(
     if the result has no tuned call of this step, or `without` names none of them; TypeError and OSError as `module.dump`.
     """
     if variants is None:
-        if args or kwargs or tuple(without):
-            raise TypeError("`args`, `kwargs` and `without` go with `variants`")
+        if tuple(without):
+            raise TypeError("`without` goes with `variants`")
+        if args or kwargs:
+            module = lowered_for(module, args, kwargs or {})
         return dump_module(module, path, lowered=lowered, compiler_options=compiler_options)
     if lowered is not None or compiler_options is not None:
         raise TypeError("`lowered` and `compiler_options` do not go with `variants`")
@@ -74,16 +77,9 @@ def _dump_variants(
     result: AutotuningResult,
     without: Iterable[str | Label],
 ) -> Path:
-    jax = jax_for("dump needs")
-    if not callable(step):
-        raise TypeError(
-            f"the variants of a {type(step).__qualname__} cannot be lowered: give the step itself and its `args`"
-        )
-    jitted = step if hasattr(step, "lower") else jax.jit(step)
-
     def lowered_with(configs: Mapping[Label, Mapping[str, Any]]) -> Any:
         with _only(configs):
-            return jitted.lower(*args, **kwargs)
+            return lowered_for(step, args, kwargs)
 
     tuned = {label: row for label, row in result.rows.items() if row["best"]["config"] != row["baseline"]["config"]}
     put_back = [_label(one) for one in without]

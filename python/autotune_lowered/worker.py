@@ -391,9 +391,48 @@ def why_no_profile(device):
     return "JAX's profiler was tried, and its profile holds nothing of the device"
 
 
+class Kept:
+    """Executables that the workers of a run share, so that its fresh processes compile nothing: files in the tuner's
+    private folder, named by what was compiled. On a CPU alone, where what is read back runs the same code."""
+
+    def __init__(self, folder, device):
+        # what is read at run time might be read from elsewhere
+        at_run_time = any(name in os.environ.get("XLA_FLAGS", "") for name in AT_RUN_TIME)
+        self.folder = folder if folder and device.platform == "cpu" and not at_run_time else None
+
+    def path(self, module, form, candidate, overrides):
+        asked = json.dumps([form, candidate, sorted(overrides.items())]).encode()
+        named = hashlib.sha256(asked + b"\0" + module).hexdigest()
+        return self.folder and os.path.join(self.folder, named + ".executable")
+
+    def restore(self, path, device, options):
+        """The executable in a file, and the file's content, because what is read back does not give it a second time.
+        None if there is none that this JAX reads."""
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+            from jax._src.lib import xla_client  # type: ignore[attr-defined]
+
+            return device.client.deserialize_executable(content, xla_client.DeviceList((device,)), options), content
+        except Exception:
+            return None
+
+    def keep(self, path, content):
+        if path is None or self.folder is None:
+            return
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
+                file.write(content)
+            os.replace(file.name, path)
+        except OSError:
+            pass  # it is compiled again
+
+
 class Worker:
-    def __init__(self, index):
+    def __init__(self, index, folder=None):
         self.devices, self.index = own_devices(index)
+        self.kept = Kept(folder, self.devices[self.index])
         self.device = self.devices[self.index]
         self.inputs = []
         # inputs on the devices, by their number and placement
@@ -505,8 +544,13 @@ class Worker:
                 module = file.read()
         start = time.perf_counter_ns()
         overrides = params.get("overrides") or {}
+        path = self.kept.path(module, form, params["candidate"], overrides)
+        restored = self.restore(path, module, overrides) if path and os.path.exists(path) else None
         try:
-            loaded, signature = self.compile(module, form, params["candidate"], overrides)
+            loaded, signature, content = restored or (
+                *self.compile(module, form, params["candidate"], overrides),
+                None,
+            )
         except Failed:
             raise
         except Exception as error:
@@ -514,15 +558,32 @@ class Worker:
                 raise Failed("device", lacking) from error
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
-        answer = {"compile_ns": time.perf_counter_ns() - start, "signature": {"parameters": signature}}
+        compile_ns = 0 if restored else time.perf_counter_ns() - start
+        answer = {"compile_ns": compile_ns, "signature": {"parameters": signature}}
         # on other platforms, JAX's serialization contains the options and the module's number, so no two are equal
         if self.device.platform == "cpu" and loaded.count == 1 and not overrides.keys() & set(AT_RUN_TIME):
             try:
-                digest = work_digest(loaded.executable.serialize())
+                content = content or loaded.executable.serialize()
             except Exception:
-                digest = None  # not every program can be serialized, such as one that calls back into Python
+                content = None  # not every program can be serialized, such as one that calls back into Python
+            digest = work_digest(content)
             answer |= {"executable": digest} if digest else {}
+            if content is not None and not restored:
+                self.kept.keep(path, content)
         return loaded, answer
+
+    def restore(self, path, module, overrides):
+        """What another worker of this run compiled, as `compile` gives it; None if it cannot be read back."""
+        if b"custom_call" in module:
+            prepare_lapack()
+        found = self.kept.restore(path, self.device, self.options_of(1, overrides))
+        if found is None:
+            return None
+        executable, content = found
+        try:
+            return OnOneDevice(executable, self.device), self.signature(executable), content
+        except Exception:
+            return None  # one that does not show its program
 
     def costs(self, executable):
         """The memory of a run, and the optimized program, from which the tuner counts the work of a run."""
@@ -586,18 +647,13 @@ class Worker:
                 # the other partitioner refuses a module with Shardy's shardings
                 is_shardy = "sdy." in str(parsed.operation.get_asm(large_elements_limit=16))
             code = jax_mlir.module_to_bytecode(parsed)
-        options = xla_client.CompileOptions()
-        options.num_replicas = 1
-        options.num_partitions = count
+        options = self.options_of(count, overrides)
         devices = self.devices_for(count)
         if count > 1:
             ids = numpy.array([[device.id for device in devices]])
             options.device_assignment = xla_client.DeviceAssignment.create(ids)
             options.executable_build_options.use_spmd_partitioning = True
             options.executable_build_options.use_shardy_partitioner = is_shardy
-        options.env_option_overrides = sorted(overrides.items())
-        if folder := cuda_of_jax():
-            options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = folder
         executable = self.device.client.compile_and_load(code, xla_client.DeviceList(devices), options)
         signature = self.signature(executable)
         if count == 1:
@@ -606,6 +662,18 @@ class Worker:
         names = [spec.partition("[")[0] for spec in signature]
         signature = ["%s[%s]" % (name, ",".join(map(str, dims))) for name, dims in zip(names, parameters, strict=True)]
         return OnSeveralDevices(executable, devices, results), signature
+
+    @staticmethod
+    def options_of(count, overrides):
+        from jax._src.lib import xla_client  # type: ignore[attr-defined]
+
+        options = xla_client.CompileOptions()
+        options.num_replicas = 1
+        options.num_partitions = count
+        options.env_option_overrides = sorted(overrides.items())
+        if folder := cuda_of_jax():
+            options.executable_build_options.debug_options.xla_gpu_cuda_data_dir = folder
+        return options
 
     def devices_for(self, count):
         """The devices for this many partitions: the chosen one and those after it."""
@@ -983,9 +1051,9 @@ def main():
     # stdout is only for the protocol: anything else that is printed goes to stderr
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    # every measured program is compiled in this process, never taken from a cache
+    # every measured program is compiled in this run, never taken from JAX's cache
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0, *sys.argv[2:3])
     while line := sys.stdin.buffer.readline(LIMIT):
         too_long = len(line) == LIMIT and not line.endswith(b"\n")
         while too_long and line and not line.endswith(b"\n"):

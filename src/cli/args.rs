@@ -29,7 +29,9 @@ use super::worker::WorkerCommand;
     long_about = "Scans a lowered module for the labels of tunable kernels, matches them with recorded invocations of \
                   this device, times every candidate config in worker processes, and writes the best configs to a \
                   persistent cache.",
-    after_long_help = exit_codes_help(),
+    override_usage = "autotune-lowered <MODULE> [OPTIONS]\n       autotune-lowered <COMMAND>",
+    after_help = MAIN_JOB,
+    after_long_help = format!("{MAIN_JOB}\n\n{}", exit_codes_help()),
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -42,6 +44,18 @@ pub(super) struct Cli {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
+
+/// What most runs name, for those who ask for help without a command.
+const MAIN_JOB: &str = "\
+The main job, `autotune-lowered MODULE` (`autotune-lowered tune --help` has all its options):
+      --registry <DIR>           Recorded invocations [default: `registry` beside the module]
+      --timer <TIMER>            Who measures: auto, jax, jax:PYTHON, pjrt, command:WORKER
+      --cache <DIR>              Where the best configs are kept
+      --compiler-options safe    Also tune how the whole module is compiled
+      --only-compiler-options    Only that, which needs no label
+      --dry-run                  Only say what would be tuned
+      --report <FILE>            Draw the run as one page
+      --format json              Print the result as JSON";
 
 fn exit_codes_help() -> String {
     let rows = exit::TABLE.iter().map(|(code, meaning)| format!("  {code:>3}  {meaning}"));

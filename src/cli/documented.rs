@@ -17,7 +17,7 @@ fn documents() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> =
         below("docs").filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
     pages.extend(below("examples").map(|path| path.join("README.md")).filter(|path| path.exists()));
-    pages.push(root.join("README.md"));
+    pages.extend(["README.md", "skills/autotune-lowered/SKILL.md"].map(|name| root.join(name)));
     pages
 }
 

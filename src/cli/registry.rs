@@ -50,7 +50,11 @@ pub(super) fn folder_for(module: &Path, named: Option<&Path>) -> Result<PathBuf,
         Some(folder) => Ok(folder.to_owned()),
         None if beside.is_dir() => Ok(beside),
         None => {
-            let message = format!("no registry: `{}` does not exist; name one with `--registry DIR`", beside.display());
+            let message = format!(
+                "no registry: `{}` does not exist; name one with `--registry DIR`, or tune how the whole module is \
+                 compiled with `--only-compiler-options`",
+                beside.display()
+            );
             Err(Fault::input(message))
         }
     }

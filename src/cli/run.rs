@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::printable::printable;
 use crate::sled_store::SLED_OPENER;
@@ -148,6 +148,15 @@ fn stdout() -> Result<File, Fault> {
     Ok(File::from(own))
 }
 
+/// The commands that there are where one is named that there is not.
+fn commands_beside(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let named = words.iter().filter_map(|word| word.to_str()).take_while(|word| word != unknown);
+    let group = named.fold(Cli::command(), |command, word| command.find_subcommand(word).cloned().unwrap_or(command));
+    let commands: Vec<&str> = group.get_subcommands().map(clap::Command::get_name).collect();
+    Some(format!("the commands of `{}`: {}", group.get_name(), commands.join(", ")))
+}
+
 /// Prints clap's message: help and the version on stdout. Errors go to stderr and repeat the arguments.
 fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(exit::USAGE);
@@ -175,5 +184,6 @@ fn tell(error: &clap::Error, command: clap::Command, words: &[OsString]) -> Exit
     } else {
         text.lines().for_each(say);
     }
+    commands_beside(error, words).iter().for_each(|known| say(known));
     ExitCode::from(code)
 }

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use crate::cache::Entry;
 use crate::counted::counted;
-use crate::decision::Judgement;
+use crate::decision::{CandidateVerdict, Judgement};
 use crate::measured_by::MachineLoad;
 use crate::race::{Confirmation, JobEvidence, JobIdentity};
+use crate::registry::Candidate;
 use crate::search::Predictions;
 
 use super::searching::Race;
@@ -51,6 +52,28 @@ pub(super) struct ProvisionalCall {
     pub(super) others: Vec<OtherRace>,
     pub(super) predictions: Predictions,
     pub(super) not_compiled: usize,
+}
+
+/// Configs that are named while their winner is provisional.
+const NAMED: usize = 5;
+
+/// How the configs stand in the first process, the fastest first, in one line.
+pub(super) fn standing(candidates: &[Candidate], judgement: &Judgement) -> String {
+    let ratio = |verdict: &Option<CandidateVerdict>| verdict.as_ref().map(|verdict| verdict.ratio);
+    let mut known: Vec<(f64, &Candidate)> = judgement
+        .candidates
+        .iter()
+        .zip(candidates)
+        .filter_map(|(verdict, candidate)| Some((ratio(verdict)?, candidate)))
+        .collect();
+    known.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let named: Vec<String> =
+        known.iter().take(NAMED).map(|(ratio, one)| format!("{} {ratio:.3}", one.config.to_brief())).collect();
+    let more = match known.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("of the baseline's time so far: {}{more}; fresh processes confirm the winner", named.join("; "))
 }
 
 /// Why another config than the winner of one process is published.

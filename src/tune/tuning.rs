@@ -17,7 +17,7 @@ use crate::timer::events::{EventKind, Events, Phase, Slice};
 
 use super::commit::{entry_of, fill_from_entry, fill_from_judgement, status_of};
 use super::job::InputFolder;
-use super::provisional::{OtherRace, ProvisionalCall, TunedCall, write_confirmation};
+use super::provisional::{OtherRace, ProvisionalCall, TunedCall, standing, write_confirmation};
 use super::searching::Race;
 use super::tuner::{Autotuner, DecidedEntry, Extent, Tuned, known_before, timed_otherwise};
 use super::waves::Waves;
@@ -436,6 +436,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
             let mut winners = self.tuner.winners.lock().unwrap_or_else(PoisonError::into_inner);
             winners.push((self.identity.key.clone(), entry.config));
         }
+        self.events.tell(EventKind::Ahead(&standing(&race.candidates, &judgement)));
         self.result.status = Status::Provisional;
         let finalists = self.finalists(&judgement);
         let Self { race, identity, evidence, cached, is_own, others, .. } = self;

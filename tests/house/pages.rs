@@ -10,10 +10,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// What coding agents read.
+const SKILL: &str = "skills/autotune-lowered/SKILL.md";
+
 /// The documents for readers: at the root, in `docs`, and in the examples.
 fn pages() -> Vec<PathBuf> {
-    let mut pages =
-        ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"].map(|name| root().join(name)).to_vec();
+    let at_root = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", SKILL];
+    let mut pages = at_root.map(|name| root().join(name)).to_vec();
     let examples = fs::read_dir(root().join("examples")).unwrap().map(|item| item.unwrap().path().join("README.md"));
     pages.extend(examples.filter(|path| path.exists()));
     let docs = fs::read_dir(root().join("docs")).unwrap().map(|item| item.unwrap().path());

@@ -169,6 +169,42 @@ def test_a_module_without_labels_is_written_and_the_reason_logged(tmp_path, capl
     assert "EJKERNEL" not in record.message, "nothing of ejkernel is in it"
 
 
+def test_whatever_holds_a_program_is_dumped(tmp_path):
+    arrays = jnp.ones((8, 4)), jnp.ones((4, 3))
+    jitted = jax.jit(stamped)
+
+    class Wrapped:
+        """As Equinox and Flax NNX hold what JAX lowered."""
+
+        def __init__(self, lowered):
+            self.lowered = lowered
+
+    class Compiled:
+        def __init__(self, compiled):
+            self.compiled = compiled
+
+    forms = {
+        "function": (stamped, {"args": arrays}),
+        "jitted": (jitted, {"args": arrays[:1], "kwargs": {"w": arrays[1]}}),
+        "wrapped": (Wrapped(Wrapped(lowered_of())), {}),
+        "exported": (jax.export.export(jitted)(*arrays), {}),
+        "compiled": (Compiled(lowered_of().compile()), {"lowered": Wrapped(lowered_of())}),
+    }
+    if hasattr(jitted, "trace"):
+        forms["traced"] = (jitted.trace(*arrays), {})
+    autotune_lowered.dump(lowered_of(), tmp_path / "lowered")
+    plain = side_of(tmp_path / "lowered")
+    for name, (module, how) in forms.items():
+        side = side_of(autotune_lowered.dump(module, tmp_path / name, **how))
+        assert [label["op_id"] for label in side["labels"]] == ["rms_norm@v2"], name
+        if name in ("function", "jitted", "wrapped", "traced"):
+            assert side["stablehlo_digest"] == plain["stablehlo_digest"] and side["compile_options"], name
+    with pytest.raises(TypeError, match="a int cannot be lowered: give the step itself"):
+        autotune_lowered.dump(3, tmp_path / "none", args=(1,))
+    # a look-up knows a wrapped program as the program itself
+    assert autotune_lowered.compiler_options(Wrapped(lowered_of())) == {}
+
+
 def test_what_is_no_module_is_refused(tmp_path):
     lowered = lowered_of()
     with pytest.raises(TypeError, match=r"cannot dump a function: give jax.jit"):

@@ -36,7 +36,7 @@ FLOORS = [
     ["cache", "tunables", "tuning"],
     ["adapters"],
     ["_recording"],
-    ["variants"],
+    ["autotuning", "variants"],
     ["__init__", "__main__"],
 ]
 

@@ -857,3 +857,9 @@ def test_the_examples_run(program, example, said):
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == said, done.stdout
     assert " -> " in done.stdout
+
+
+def test_a_declaration_without_a_name_says_what_to_write():
+    for wrong in (lambda: autotune_lowered.tunable(lambda x: x), autotune_lowered.tunable):
+        with pytest.raises(TypeError, match="needs a name and a version: `@autotune_lowered.tunable"):
+            wrong()

@@ -149,6 +149,37 @@ def test_arrays_of_64_bits_stay_as_they_are(tmp_path):
     assert np.array_equal(np.fromfile(same["path"], "<i8"), values[1])
 
 
+def test_fresh_processes_load_what_was_compiled(tmp_path, monkeypatch):
+    import numpy as np
+
+    np.arange(4, dtype=np.float32).tofile(tmp_path / "f32[4]")
+    text = (DATA / "add.mlir").read_text()
+    count = next(line for line in text.splitlines() if "@main" in line).split("->")[0].count("tensor<4xf32>")
+    one = {"name": "x", "spec": "f32[4]", "path": str(tmp_path / "f32[4]"), "donated": False}
+    kept = tmp_path / "kept"
+
+    def loaded(folder, **overrides):
+        here = jax_worker.Worker(0, folder)
+        here.begin({"inputs": [one] * count, "scratch": str(tmp_path)})
+        answer = here.load(load_of(0, DATA / "add.mlir") | {"overrides": overrides})
+        (output,) = here.outputs({"candidate": 0, "folder": str(tmp_path)})["outputs"]
+        assert answer["memory"]["output_bytes"] >= 16 and answer["signature"]["parameters"] == ["f32[4]"] * count
+        return answer["compile_ns"], answer["executable"], list(np.fromfile(output["path"], "<f4"))
+
+    first = loaded(str(kept))
+    assert first[0] > 0 and kept.stat().st_mode & 0o77 == 0
+    again = loaded(str(kept))
+    assert again[0] == 0 and again[1:] == first[1:]
+    # other options are another program
+    assert loaded(str(kept), xla_llvm_disable_expensive_passes="True")[0] > 0 and len(list(kept.iterdir())) == 2
+    # what cannot be read back is compiled, and so is everything without a folder
+    for file in kept.iterdir():
+        file.write_bytes(file.read_bytes()[:100])
+    assert loaded(str(kept))[0] > 0 and loaded(None)[0] > 0
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+    assert jax_worker.Kept(str(kept), jax.devices()[0]).folder is None
+
+
 def test_options_of_the_compiler_and_programs_in_its_own_form(monkeypatch, tmp_path):
     here = jax_worker.Worker(0)
     assert "compiler-options" in here.hello({})["capabilities"]

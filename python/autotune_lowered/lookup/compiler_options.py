@@ -8,7 +8,7 @@ import weakref
 from typing import Any
 
 from .. import _native
-from .._stages import devices_of, text_to_hash
+from .._stages import devices_of, stage_of, text_to_hash
 from . import best
 from .cache import RefusedEntry
 from .compiler import why_another
@@ -36,6 +36,7 @@ def compiler_options(lowered: Any) -> Options:
     (`why_another`), nor does an entry with an option that no entry may set, such as `xla_dump_to`, because it may come from
     anyone. The digest is kept as long as `lowered` is. Raises `CacheError` if the cache cannot be read.
     """
+    lowered = stage_of(lowered)
     digest = program_digest(lowered)
     devices = devices_of(lowered)
     own = device(devices[0]) if devices else device()

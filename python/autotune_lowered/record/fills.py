@@ -19,6 +19,8 @@ Fill = dict[str, Any]
 
 UNKNOWN = {"kind": "values-unknown"}
 NORMAL = {"kind": "normal", "scale": 1.0}
+# of a program that should have reported them
+NOT_RUN = "its values were not known while tracing, and its program did not run while it was recorded: run it inside"
 UNDER_JIT = "its values were not known while tracing: call it eagerly once, or record with `capture_values=True`"
 
 

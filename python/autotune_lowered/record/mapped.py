@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .._specs import struct
 from .._vmap import Axis, Batch
 
 # fills that act on the whole last dimension: mapped along it, they would extend across the calls
@@ -83,7 +84,8 @@ def whole_values(arrays: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
     import jax
 
     found = whole_arrays(arrays, batch)
-    return {name: array for name, array in found.items() if not isinstance(array, jax.core.Tracer)}
+    without = (jax.core.Tracer, jax.ShapeDtypeStruct)
+    return {name: array for name, array in found.items() if not isinstance(array, without)}
 
 
 def _level(trace: Any) -> tuple[int, int]:
@@ -103,13 +105,11 @@ def _axis_name(trace: Any) -> str | None:
 
 def whole_spec(name: str, spec: Any, batch: Batch) -> Any:
     """The spec of an argument with all its mapped axes."""
-    import jax
-
     shape = list(spec.shape)
     for axis in reversed(batch):
         if name in axis.places:
             shape.insert(axis.places[name], axis.size)
-    return jax.ShapeDtypeStruct(tuple(shape), spec.dtype)
+    return struct(shape, spec)
 
 
 def mapped(function: Callable[..., Any], names: Sequence[str], batch: Batch) -> Callable[..., Any]:

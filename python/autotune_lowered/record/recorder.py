@@ -20,7 +20,7 @@ from .call import RecordedCall
 from .capture import Capture
 from .describe import counted, one_line
 from .dtypes import is_real
-from .fills import Fill, Observed, captured, fill_of
+from .fills import NOT_RUN, UNDER_JIT, Fill, Observed, captured, fill_of
 from .mapped import rule_of_whole
 from .record import store
 from .registry import Registry
@@ -212,6 +212,8 @@ class Recorder:
                 if (awaited or unknown and self._capture.is_asked) and not final:
                     self._pending[key] = (call, fills, unknown)
                     continue
+                if self._capture.is_asked:
+                    unknown = {name: NOT_RUN if why == UNDER_JIT else why for name, why in unknown.items()}
                 if key in self._maybe_mapped - self._as_traced:
                     call = dataclasses.replace(call, notes=(*call.notes, MAYBE_MAPPED))
                 try:

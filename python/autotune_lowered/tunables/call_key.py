@@ -60,14 +60,14 @@ def describe(value: Any) -> Any:
             return spelled(value)
     if _is_scalar(value):
         return {"scalar": dtype_name(value.dtype), "value": describe(value.item())}
-    dtype = _as_dtype(value)
+    dtype = as_dtype(value)
     if dtype is not None:
         return {"dtype": dtype}
     if isinstance(value, type):
-        return {"type": _qualified(value)}
+        return {"type": qualified_name(value)}
     if dataclasses.is_dataclass(value):
         fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"dataclass": _qualified(type(value)), "fields": fields}
+        return {"dataclass": qualified_name(type(value)), "fields": fields}
     if callable(value):
         return _describe_callable(value)
     raise Undescribable(f"`{type(value).__qualname__}` has no spelling that is the same in every process")
@@ -110,7 +110,7 @@ def _describe_method(value: types.MethodType) -> Any:
 
 
 _SPELLINGS: tuple[tuple[Any, Any], ...] = (
-    (enum.Enum, lambda value: {"enum": f"{_qualified(type(value))}.{value.name}"}),
+    (enum.Enum, lambda value: {"enum": f"{qualified_name(type(value))}.{value.name}"}),
     (float, _describe_float),
     (complex, lambda value: {"complex": [describe(value.real), describe(value.imag)]}),
     (bytes, lambda value: {"bytes": value.hex()}),
@@ -127,19 +127,20 @@ def _describe_callable(value: Any) -> Any:
     named = value if hasattr(value, "__qualname__") else inner
     if not hasattr(named, "__qualname__") and not hasattr(named, "__name__"):
         raise Undescribable(f"a callable `{type(value).__qualname__}` has no name; pass a function")
-    described: dict[str, Any] = {"callable": _qualified(named)}
+    described: dict[str, Any] = {"callable": qualified_name(named)}
     if "<" in described["callable"] and not isinstance(inner, types.FunctionType):
         raise Undescribable("the code of a callable without a name cannot be read; define it at the top of a module")
     if "<" in described["callable"]:
-        described["code"] = hashlib.sha256(canonical(_describe_code(inner.__code__)).encode()).hexdigest()
+        described["code"] = hashlib.sha256(canonical(describe_code(inner.__code__)).encode()).hexdigest()
         described["defaults"] = describe([inner.__defaults__, inner.__kwdefaults__])
         described["closure"] = [describe(cell.cell_contents) for cell in inner.__closure__ or ()]
     return described
 
 
-def _describe_code(code: types.CodeType) -> Any:
+def describe_code(code: types.CodeType) -> Any:
+    """What a code object does, as JSON; the same for every process with the same version of Python."""
     constants = [
-        _describe_code(value) if isinstance(value, types.CodeType) else repr(_sorted(value)) for value in code.co_consts
+        describe_code(value) if isinstance(value, types.CodeType) else repr(_sorted(value)) for value in code.co_consts
     ]
     return [code.co_code.hex(), constants, code.co_names, code.co_varnames, code.co_freevars]
 
@@ -149,7 +150,8 @@ def _sorted(value: Any) -> Any:
     return sorted(map(repr, value)) if isinstance(value, frozenset) else value
 
 
-def _qualified(value: Any) -> str:
+def qualified_name(value: Any) -> str:
+    """The module and the qualified name of a function or class."""
     module = getattr(value, "__module__", None) or ""
     if module == "__main__":
         # the main module gets the name under which others would import it
@@ -169,7 +171,7 @@ def _is_scalar(value: Any) -> bool:
     return numpy is not None and isinstance(value, numpy.generic)
 
 
-def _as_dtype(value: Any) -> str | None:
+def as_dtype(value: Any) -> str | None:
     """The name of a dtype or of a scalar type (`np.float32`, `jnp.float32`)."""
     numpy = _numpy()
     if numpy is None:

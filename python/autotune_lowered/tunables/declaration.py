@@ -97,7 +97,7 @@ class Declaration:
 
     @property
     def baseline(self) -> Config:
-        return self.default
+        return self.space.spelled(self.default)
 
     @property
     def name(self) -> str:

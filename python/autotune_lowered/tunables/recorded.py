@@ -82,8 +82,7 @@ def arrays_after_recording(declaration: Recordable, call: Call, key: str) -> dic
 
 def recorded_call(declaration: Recordable, call: Call, key: str) -> RecordedCall:
     """The call in the form for a recorder, without objects owned by a trace. Raises `Unrecordable`."""
-    jax = jax_for("tunable functions need")
-    specs = {name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in call.arrays.items()}
+    specs = {name: whole_spec(name, array, ()) for name, array in call.arrays.items()}
     values, fills = whole_values(call.arrays, call.batch), declaration.fills_of(specs)
     distribution, other_values = _steer(values, {} if call.batch else declaration.steering(), specs)
     # the call holds tracers, so only its static part and the way to insert arrays may outlive it

@@ -73,9 +73,9 @@ class Tunable(Declaration):
 
 
 def tunable(
-    *,
-    op: str,
-    version: int,
+    *misplaced: Any,
+    op: str | None = None,
+    version: int | None = None,
     space: Mapping[str, Iterable[Any]] | None = None,
     candidates: Iterable[Mapping[str, Any]] = (),
     constraints: Iterable[Constraint] = (),
@@ -105,6 +105,12 @@ def tunable(
 
     Raises TypeError and ValueError for a declaration that cannot be tuned, ImportError at a call without JAX.
     """
+
+    if misplaced or op is None or version is None:
+        raise TypeError(
+            'a tunable function needs a name and a version: `@autotune_lowered.tunable(op="my_matmul", version=1, '
+            'space={"block": [64, 128]})`'
+        )
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         made = Tunable(

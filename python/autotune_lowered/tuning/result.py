@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
-from .._printable import printable
 from ..libraries.ejkernel.overlay import overlay as ejkernel_overlay
 from ..lookup.device import Device
 from ..lookup.in_force import overlay
+from .table import html_of, text_of
 
 
 class AutotuningResult:
@@ -88,35 +88,14 @@ class AutotuningResult:
         stacks.pop().__exit__(kind, error, traceback)
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("operation", "direction", "status", "baseline", "best", "speed-up", "config")]
-        for row in self.operations:
-            best, speed_up = row.get("best"), row.get("speed_up")
-            rows.append(
-                (
-                    f"{row['op_id']}:{row['call_key']}",
-                    row["direction"],
-                    row["status"],
-                    _time(row["baseline"].get("median_ns")),
-                    _time(best.get("median_ns") if best else None),
-                    "—" if speed_up is None else f"{speed_up:.2f}×",
-                    json.dumps(best["config"], sort_keys=True) if best else row["reason"],
-                )
-            )
-        rows = [tuple(map(printable, row)) for row in rows]
-        widths = [max(len(row[column]) for row in rows) for column in range(6)]
-        lines = [
-            "  ".join(
-                [
-                    cell.rjust(width) if 3 <= column <= 5 else cell.ljust(width)
-                    for column, (cell, width) in enumerate(zip(row, widths, strict=False))
-                ]
-                + [row[6]]
-            ).rstrip()
-            for row in rows
-        ]
+        return text_of(self.operations, self._head())
+
+    def _repr_html_(self) -> str:
+        return html_of(self.operations, self._head())
+
+    def _head(self) -> str:
         device = self._result["device"]["identity"]
-        head = printable(f"{device['platform']}:{device['device_kind']}, timed by {self._result['timer']}")
-        return "\n".join([head, *lines])
+        return f"{device['platform']}:{device['device_kind']}, timed by {self._result['timer']}"
 
     def __repr__(self) -> str:
         decided = sum(row.get("best") is not None for row in self.operations)
@@ -140,12 +119,3 @@ class AutotuningResult:
                 | {"baseline": row["baseline"]["config"], "best": best.get("config")}
             )
         return pandas.DataFrame(rows)
-
-
-def _time(nanoseconds: float | None) -> str:
-    if nanoseconds is None:
-        return "—"
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if nanoseconds >= size:
-            return f"{nanoseconds / size:.3g} {unit}"
-    return f"{nanoseconds:.3g} ns"

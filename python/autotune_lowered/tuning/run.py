@@ -9,11 +9,13 @@ import pathlib
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .._printable import printable
 from .._program import find_program
 from .._scratch import scratch_folder
+from .._stages import lowered_for
 from ..module import dump_quietly
 from .result import AutotuningResult
 
@@ -45,6 +47,9 @@ def tune(
     only: Iterable[str] = (),
     force: bool = False,
     options: Iterable[str] = (),
+    progress: bool | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
 ) -> AutotuningResult:
     """Tune every recorded operation of a lowered module on this machine's device. `autotune_lowered` is an alias.
 
@@ -56,12 +61,13 @@ def tune(
     ```
 
     Arguments:
-        module: A `jax.stages.Lowered` or `Compiled`, or the path of a dumped module.
+        module: A module as for `dump`, or the path of a dumped one; or a function, with its `args` and `kwargs`.
         registry: Folder of recorded invocations (see `recording`).
         cache: Cache folder; by default the usual one. Its entries are not measured again.
         timer: The program's `--timer`. The default is `jax`: the JAX of this Python, in a worker process.
         rounds, min_improvement, match, only, force: The program's options of these names.
         options: Further options of the program, such as `["--plugin", path]`.
+        progress: Whether the program's messages are printed on stderr; by default on a terminal and in a notebook.
 
     The worker is a separate process with its own client. On an accelerator it shares the memory with this process and
     preallocates none, so set `XLA_PYTHON_CLIENT_PREALLOCATE=false` here too, or tune before the first computation.
@@ -75,7 +81,7 @@ def tune(
             path = pathlib.Path(module)
         else:
             path = folder / "module.txt"
-            complaint = dump_quietly(module, path)
+            complaint = dump_quietly(lowered_for(module, args, kwargs or {}) if args or kwargs else module, path)
             if complaint is not None and not any(word.startswith("--compiler-options") for word in options):
                 _LOG.warning("the module %s", complaint)
         words += [str(path), "--registry", os.fspath(registry), "--format", "json", "--match", match]
@@ -90,7 +96,7 @@ def tune(
         if force:
             words.append("--force")
         try:
-            return AutotuningResult(_run([*words, *options]))
+            return AutotuningResult(_run([*words, *options], _is_watched() if progress is None else progress))
         except TuningError as error:
             if error.exit_code != _NO_LABEL or not (complaint or "").startswith("has no labels"):
                 raise
@@ -106,7 +112,12 @@ def tune(
 autotune_lowered = tune
 
 
-def _run(words: list[str]) -> dict[str, Any]:
+def _is_watched() -> bool:
+    """Whether somebody waits for this process: at a terminal, or in a notebook."""
+    return "ipykernel" in sys.modules or sys.stderr.isatty()
+
+
+def _run(words: list[str], is_shown: bool) -> dict[str, Any]:
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     assert process.stdout is not None and process.stderr is not None
     said: list[str] = []
@@ -116,6 +127,8 @@ def _run(words: list[str]) -> dict[str, Any]:
             if line.strip():
                 said.append(line.strip())
                 _LOG.info("%s", line.strip())
+                if is_shown:
+                    print(printable(line.strip()), file=sys.stderr, flush=True)
 
     listener = threading.Thread(target=listen, args=(process.stderr,), daemon=True)
     listener.start()

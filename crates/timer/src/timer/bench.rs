@@ -29,6 +29,8 @@ use crate::io_hint::io_hint;
 use crate::measured_by::{CacheState, Metric};
 use crate::outside_file;
 
+/// Workers that are started beside one, if they may be: with it, as many as confirm a winner at least.
+const SPARES: usize = 2;
 /// Maximum size of an optimized program whose work is counted.
 const MAX_OPTIMIZED_BYTES: u64 = 1 << 28;
 
@@ -37,6 +39,8 @@ pub(crate) struct Bench {
     command: WorkerCommand,
     limits: WorkerLimits,
     client: Option<WorkerClient>,
+    /// Workers that were started before they are needed; `None` if each takes something of the device.
+    spares: Option<Vec<(WorkerClient, Hello)>>,
     hello: Hello,
     pub(crate) info: TimerInfo,
     begin: Option<BeginParams>,
@@ -74,6 +78,7 @@ impl Bench {
             command,
             limits,
             client: None,
+            spares: None,
             hello,
             info,
             begin: None,
@@ -90,10 +95,17 @@ impl Bench {
         }
     }
 
+    /// Whether several workers may be started at once.
+    #[must_use]
+    pub(crate) fn with_spares(self, has_spares: bool) -> Self {
+        Self { spares: has_spares.then(Vec::new), ..self }
+    }
+
     /// The same kind of worker, started when there is a job for it.
     pub(crate) fn beside(&self) -> Self {
         let info = TimerInfo { epoch: 0, notes: Vec::new(), clocks_seen: None, others_use: None, ..self.info.clone() };
         Self::without_worker(self.command.clone(), self.limits.clone(), self.hello.clone(), info)
+            .with_spares(self.spares.is_some())
     }
 
     pub(crate) fn hello(&self) -> &Hello {
@@ -325,10 +337,10 @@ impl Bench {
 
     /// A fresh worker of the same kind that has begun the job, if there is one. If a signal ends it meanwhile, it is
     /// started once more.
-    fn fresh_worker(&self) -> Result<WorkerClient, Failure> {
+    fn fresh_worker(&mut self) -> Result<WorkerClient, Failure> {
         let mut forgiven = false;
         loop {
-            let (mut client, hello) = WorkerClient::start(&self.command, &self.limits)?;
+            let (mut client, hello) = self.started_worker()?;
             self.check_same(&hello)?;
             let Some(begin) = self.begin.clone() else { return Ok(client) };
             match client.request::<serde_json::Value>(Method::Begin(begin), self.limits.load) {
@@ -337,6 +349,23 @@ impl Bench {
                 Err(failure) => return Err(failure),
             }
         }
+    }
+
+    /// A worker that has said hello. Between jobs, when fresh processes are to confirm what one of them chose, several
+    /// are started at once, because each spends most of its start on one core; all are ready before any measures.
+    fn started_worker(&mut self) -> Result<(WorkerClient, Hello), Failure> {
+        let start = || WorkerClient::start(&self.command, &self.limits);
+        let Some(spares) = self.spares.as_mut().filter(|_| self.begin.is_none()) else { return start() };
+        if let Some(spare) = spares.pop() {
+            return Ok(spare);
+        }
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (0..SPARES).map(|_| scope.spawn(start)).collect();
+            let own = start();
+            // one that does not start is started when it is needed, and then says why
+            spares.extend(others.into_iter().filter_map(|other| other.join().ok()?.ok()));
+            own
+        })
     }
 
     /// Durations of two devices, or by two clocks, must never be mixed in one decision.
@@ -418,6 +447,7 @@ impl Bench {
     }
 
     pub(crate) fn shutdown(&mut self) {
+        self.spares = None;
         if let Some(client) = self.client.take() {
             client.shutdown(&self.limits);
         }

@@ -67,7 +67,10 @@ impl CommandTimer {
         let scratch = Scratch::new().map_err(failure)?;
         let script = scratch.path().join("jax-worker.py");
         std::fs::write(&script, JAX_WORKER).map_err(failure)?;
-        let command = vec![python.into(), "-u".into(), script.into_os_string(), device.to_string().into()];
+        // what one worker compiles, the next one loads
+        let kept = scratch.path().join("executables");
+        let arguments = [script.into_os_string(), device.to_string().into(), kept.into_os_string()];
+        let command = [python.into(), "-u".into()].into_iter().chain(arguments).collect();
         let environment = xla_flags.map(|flags| ("XLA_FLAGS".into(), Some(flags.into()))).into_iter().collect();
         let worker = WorkerCommand { exe: exe.to_owned(), command, environment };
         Self::start_worker("jax".to_owned(), worker, limits, metric, Some(Arc::new(scratch)))
@@ -109,7 +112,8 @@ impl CommandTimer {
         let mut info = TimerInfo::of_worker(name, &hello, device, metric);
         // unknown for an external worker; on other devices each process takes device memory
         info.can.compile_beside_outputs = script.is_some() && info.device.identity.platform == "cpu";
-        let bench = Bench::new(worker, limits, (client, hello), info);
+        let has_spares = info.can.compile_beside_outputs;
+        let bench = Bench::new(worker, limits, (client, hello), info).with_spares(has_spares);
         let mut timer = Self { bench, job: None, refusals: None, script };
         timer.choose_clock();
         Ok(timer)

@@ -1,0 +1,183 @@
+"""From the first call of a function to its table, by this package and by tune-jax, in turns.
+
+    python benches/first_call.py PYTHON --tune-jax PYTHON [--cases NAME…] [--repeats N]
+
+`PYTHON` has this package with JAX, the other one tune-jax with the same JAX. Each repeat is a fresh process that has
+imported JAX and made its client; ours begins with an empty cache. The program is found as the package finds it. Prints
+a Markdown table: for each case the median seconds, with the least and the most, to tune-jax's table, to our provisional
+one and to our confirmed one, and of our first call in a new process that finds the decision.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+
+CASES = ("tune-jax's example", "matmul", "attention", "scan", "softmax", "library")
+
+
+def case(name):
+    """The function, its space and its arguments."""
+    import functools
+
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    def random(*shape, dtype=jnp.float32):
+        return jax.random.normal(jax.random.key(len(shape)), shape, dtype)
+
+    if name == "tune-jax's example":
+        # the first example of its README with smaller arrays, interpreted, because it is for a GPU
+        from jax.experimental.pallas.ops.gpu import attention
+
+        def mha(q, k, v, *, block_q=16, block_k=16):
+            sizes = attention.BlockSizes(block_q=block_q, block_k=block_k)
+            return attention.mha(q, k, v, segment_ids=None, block_sizes=sizes, interpret=True)
+
+        arrays = [random(2, length, 2, 64) for length in (64, 128, 128)]
+        return mha, {"block_q": [16, 32, 64], "block_k": [32, 128]}, arrays
+    if name == "matmul":
+
+        def matmul(x, w, *, parts=32):
+            pairs = zip(jnp.split(x, parts, axis=1), jnp.split(w, parts, axis=0), strict=True)
+            return sum(a @ b for a, b in pairs)
+
+        return matmul, {"parts": [1, 2, 4, 8, 16, 32]}, [random(256, 1024), random(1024, 256)]
+    if name == "attention":
+
+        def attention_by_blocks(q, k, v, *, block=32):
+            def of_block(part):
+                return jax.nn.softmax(part @ k.T / q.shape[1] ** 0.5, axis=-1) @ v
+
+            return lax.map(of_block, q.reshape(-1, block, q.shape[1])).reshape(q.shape)
+
+        return attention_by_blocks, {"block": [8, 16, 32, 64, 256, 1024]}, [random(1024, 64)] * 3
+    if name == "scan":
+
+        def state_space(decay, x, *, chunk=16):
+            def of_chunk(state, part):
+                def combine(one, other):
+                    return one[0] * other[0], one[1] * other[0] + other[1]
+
+                factors, states = lax.associative_scan(combine, (jnp.broadcast_to(decay, part.shape), part))
+                whole = states + factors * state
+                return whole[-1], whole
+
+            return lax.scan(of_chunk, jnp.zeros(x.shape[1]), x.reshape(-1, chunk, x.shape[1]))[1].reshape(x.shape)
+
+        return state_space, {"chunk": [4, 16, 64, 256, 1024, 2048]}, [jnp.full(128, 0.9), random(2048, 128)]
+    if name == "softmax":
+
+        def softmax_by_rows(x, *, rows=16):
+            return lax.map(functools.partial(jax.nn.softmax, axis=-1), x.reshape(-1, rows, x.shape[1])).reshape(x.shape)
+
+        return softmax_by_rows, {"rows": [1, 4, 16, 64, 256, 2048]}, [random(2048, 512)]
+    from jax.experimental.pallas.ops.tpu import matmul as pallas_matmul
+
+    def library(x, y, *, block=128):
+        return pallas_matmul.matmul(x, y, block_shape=(block, block), block_k=block)
+
+    import jax.experimental.pallas as pl
+
+    # for a TPU, so it is interpreted
+    pallas_matmul.pl.pallas_call = functools.partial(pl.pallas_call, interpret=True)
+    return library, {"block": [64, 128, 256, 512]}, [random(512, 512)] * 2
+
+
+def ours(name, cache):
+    import logging
+
+    import jax
+
+    import autotune_lowered
+
+    times = {}
+
+    class Told(logging.Handler):
+        def emit(self, record):
+            if "provisional" in record.getMessage():
+                times.setdefault("provisional", time.perf_counter() - begin)
+
+    log = logging.getLogger("autotune_lowered")
+    log.setLevel(logging.INFO)
+    log.addHandler(Told())
+    function, space, arrays = case(name)
+    jax.block_until_ready(arrays)
+    begin = time.perf_counter()
+    fast = autotune_lowered.autotune(function, space, cache=cache)
+    jax.block_until_ready(fast(*arrays))
+    times["confirmed"] = time.perf_counter() - begin
+    if fast.result is not None:
+        row = fast.result.operations[0]
+        times |= {"status": row["status"], "config": row["best"] and row["best"]["config"]}
+        times |= {"spent": {name: ns / 1e9 for name, ns in row["time_breakdown"].items() if ns}}
+    return times
+
+
+def tune_jax(name, cache):
+    import jax
+    from tune_jax import tune
+
+    function, space, arrays = case(name)
+    jax.block_until_ready(arrays)
+    begin = time.perf_counter()
+    tuned = tune(function, hyperparams=space)
+    jax.block_until_ready(tuned(*arrays))
+    return {"confirmed": time.perf_counter() - begin, "config": tuned.optimal_hyperparams}
+
+
+def run(python, how, name, cache):
+    words = [python, __file__, "--one", how, "--cases", name, "--cache", cache]
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{how}, {name}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def spelled(seconds):
+    if not seconds:
+        return "–"
+    return f"{statistics.median(seconds):.2f} ({min(seconds):.2f}–{max(seconds):.2f})"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("python", nargs="?")
+    parser.add_argument("--tune-jax")
+    parser.add_argument("--cases", nargs="+", default=CASES)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--one", choices=("ours", "tune-jax"))
+    parser.add_argument("--cache")
+    args = parser.parse_args()
+    if args.one:
+        import jax
+
+        jax.devices()
+        one = {"ours": ours, "tune-jax": tune_jax}[args.one]
+        print(json.dumps(one(args.cases[0], args.cache)))
+        return
+    print("| case | tune-jax | provisional | confirmed | confirmed in | first call in a new process |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name in args.cases:
+        theirs, provisional, confirmed, again, how = [], [], [], [], []
+        for _ in range(args.repeats):
+            with tempfile.TemporaryDirectory() as folder:
+                cache = os.path.join(folder, "cache")
+                if args.tune_jax:
+                    theirs.append(run(args.tune_jax, "tune-jax", name, cache)["confirmed"])
+                found = run(args.python, "ours", name, cache)
+                provisional.append(found.get("provisional", found["confirmed"]))
+                confirmed.append(found["confirmed"])
+                how.append(found.get("status", "-"))
+                again.append(run(args.python, "ours", name, cache)["confirmed"])
+        statuses = ", ".join(f"{how.count(one)} {one}" for one in dict.fromkeys(how))
+        row = [name, *map(spelled, (theirs, provisional, confirmed)), statuses, spelled(again)]
+        print("| " + " | ".join(row) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

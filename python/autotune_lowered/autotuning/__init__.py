@@ -1,0 +1,1 @@
+"""Functions that are tuned when they are called."""

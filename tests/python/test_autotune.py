@@ -1,0 +1,333 @@
+"""`autotune`: functions that are tuned when they are called.
+
+The baseline of the tuned functions computes the same result dozens of times as long, so that a busy machine decides
+likewise; where nothing may win, no gain is enough.
+"""
+
+import dataclasses
+import enum
+import functools
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+import autotune_lowered
+from autotune_lowered import AutotuningResult, TuningError
+from autotune_lowered.autotuning import autotuned, process
+from autotune_lowered.autotuning.code import code_digest
+from autotune_lowered.autotuning.kernel import kernel_of, operation_of
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+pytestmark = pytest.mark.usefixtures("program")
+
+KEEPS_BASELINES = {"min_improvement": 0.9, "rounds": 6}
+
+
+def repeated(x, *, times=400):
+    """`tanh` of `tanh` of … of one array, as often as asked, of which one result is used."""
+    one = jnp.tanh(x)
+    return jax.lax.fori_loop(0, times, lambda i, y: jnp.tanh(x) + 0 * y, one)
+
+
+@pytest.fixture
+def array():
+    return jnp.linspace(-1, 1, 1 << 14, dtype=jnp.float32).reshape(128, 128)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(folder))
+    return folder
+
+
+def test_the_first_call_finds_the_best_config_and_later_ones_take_it(array, cache):
+    fast = autotune_lowered.autotune(repeated, {"times": [1, 400, 900]})
+    assert jnp.allclose(fast(array), jnp.tanh(array))
+    (row,) = fast.result.operations
+    assert (row["status"], row["best"]["config"], row["op_id"]) == ("tuned", {"times": 1}, fast.tunable.op_id)
+    assert list(fast.configs.values()) == [{"times": 1}]
+    # another array of the same kind is not another call, and one of another type is
+    measured = fast.result
+    fast(array + 1)
+    assert fast.result is measured and len(fast.configs) == 1
+    # the same function anew, as in a new process: found, and not measured
+    again = autotune_lowered.autotune(repeated, {"times": [1, 400, 900]})
+    again(array)
+    assert (again.result, list(again.configs.values())) == (None, [{"times": 1}])
+    # and so does a function that declares it
+    declared = autotune_lowered.tunable(op=fast.tunable.op, version=1, space={"times": [1, 400, 900]})(repeated)
+    key = declared.tunable.call_key(array)
+    found = autotune_lowered.Cache.open(cache).get(autotune_lowered.device(), fast.tunable.op_id, key)
+    assert found.config == {"times": 1} and found.provenance["processes"] >= 3
+    # the program tunes the same call from the registry, and knows it
+    lowered = jax.jit(declared).lower(array)
+    result = autotune_lowered.tune(lowered, registry=cache / "autotuned-v1" / "registry")
+    assert [one["status"] for one in result.operations] == ["cached"]
+    # its caller's choice is obeyed
+    assert jnp.allclose(again(array, times=2), jnp.tanh(array)) and len(again.configs) == 1
+
+
+def test_code_that_changed_is_measured_again_and_equal_programs_are_not(array):
+    def kernel(x, *, parts=1):
+        return x * factor + parts * 0
+
+    def tuned(kernel=kernel):
+        made = autotune_lowered.autotune(kernel, {"parts": [1, 2]}, op="changing", **KEEPS_BASELINES)
+        made(array)
+        return made.result and made.result.operations[0]
+
+    factor = 2.0
+    assert tuned()["status"] == "baseline-kept"
+    assert tuned() is None
+    factor = 3.0
+    # both compute the same as the baseline with this factor, which is another program than before
+    again = tuned()
+    assert again["status"] == "baseline-kept" and again["rounds_kept"] == 0
+    assert tuned() is None
+
+    def rewritten(x, *, parts=1):
+        y = x * factor
+        return y + parts * 0
+
+    # other code, the same programs
+    assert tuned(rewritten)["status"] == "cached"
+
+
+class Mode(enum.Enum):
+    SUM = 1
+    MEAN = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    bias: float
+
+
+def test_arguments_are_those_of_jit(array):
+    seen = []
+
+    def kernel(tree, scale, settings, name="a", *, dtype=jnp.float32, mode=Mode.SUM):
+        seen.append((dtype, mode, settings, name))
+        pooled = tree["x"][0].astype(dtype).sum(0)
+        return pooled.astype(jnp.float32) * scale + settings.bias * (mode is Mode.SUM) + tree["y"]
+
+    fast = autotune_lowered.autotune(
+        kernel,
+        {"dtype": [jnp.float32, jnp.bfloat16], "mode": list(Mode)},
+        static_argnames="settings",
+        donate_argnums=0,
+        tolerance=1.0,
+        **KEEPS_BASELINES,
+    )
+    tree = {"x": (array,), "y": jnp.float32(1)}
+    expected = array.sum(0) * 2 + 3 + 1
+    assert jnp.allclose(fast(jax.tree.map(jnp.copy, tree), 2.0, Settings(3.0)), expected)
+    configs = [one["config"] for one in fast.result.operations[0]["candidates"]]
+    assert configs[0] == {"dtype": "f32", "mode": "SUM"} and {"dtype": "bf16", "mode": "MEAN"} in configs
+    assert {type(mode) for _, mode, _, _ in seen} == {Mode} and {dtype for dtype, *_ in seen} == {
+        jnp.float32,
+        jnp.bfloat16,
+    }
+    # a number is an array: another one is the same program, and another static value is not
+    before = len(seen)
+    assert jnp.allclose(fast(jax.tree.map(jnp.copy, tree), 4.0, Settings(3.0)), array.sum(0) * 4 + 3 + 1)
+    assert len(seen) == before and len(fast.configs) == 1
+    lowered = fast.lower(tree, 2.0, Settings(3.0))
+    assert "donor" in lowered.as_text() or "aliasing" in lowered.as_text() or "kernel" in lowered.as_text()
+    assert [one.donated for one in jax.tree.leaves(lowered.args_info[0][1])] == [True, True]
+    with pytest.raises(TypeError, match="`settings` holds no array and cannot be hashed"):
+        fast(tree, 2.0, [[]])
+
+
+def test_a_part_of_a_jitted_program_is_tuned_while_that_is_traced(array):
+    fast = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="inside")
+    step = jax.jit(lambda x: fast(x) * 2)
+    assert jnp.allclose(step(array), 2 * jnp.tanh(array))
+    assert fast.result.operations[0]["best"]["config"] == {"times": 1}
+    # the config that was found is in the program that was being traced
+    assert "400" not in step.lower(array).as_text()
+    # a mapped call is another one; it runs, and is not tuned
+    assert jax.vmap(fast)(array).shape == array.shape and len(fast.configs) == 1
+    assert jax.grad(lambda x: fast(x).sum())(array).shape == array.shape
+    # what is recorded is not tuned here
+    fresh = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="recorded")
+    with autotune_lowered.recording("registry") as recorded:
+        jax.jit(fresh).lower(array)
+    assert {row["op_id"] for row in recorded.report()} == {"recorded@v1"} and fresh.configs == {}
+    lines = str(recorded).splitlines()
+    assert lines[0].split() == ["operation", "direction", "platform", "candidates", "programs"]
+    assert [line.split()[1:] for line in lines[1:]] == [["forward", "cpu", "2", "2"], ["forward-vjp", "cpu", "2", "2"]]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_shapes_alone_can_be_tuned_before_there_are_arrays(array):
+    fast = autotune_lowered.autotune(repeated, {"times": [390, 400]}, op="ahead", **KEEPS_BASELINES)
+    result = fast.tune(jax.ShapeDtypeStruct(array.shape, array.dtype))
+    assert isinstance(result, AutotuningResult) and result is fast.result
+    measured = fast.result
+    fast(array)
+    assert fast.result is measured
+    assert "400" in fast.lower(array).as_text()
+
+
+def test_what_cannot_be_tuned_runs_with_its_default_and_says_so(array, cache, caplog, monkeypatch):
+    def other_results(x, *, scale=1):
+        return x * scale
+
+    fast = autotune_lowered.autotune(other_results, {"scale": [1, 2]})
+    assert jnp.array_equal(fast(array), array)
+    (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert "`other_results` runs with its default" in said and "differs from the baseline's" in said
+    fast(array)
+    assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
+    caplog.clear()
+    # a device that no other process can use
+    monkeypatch.setattr(autotuned, "why_held", lambda: "this process holds the TPU")
+    held = autotune_lowered.autotune(repeated, {"times": [1]}, op="held")
+    with pytest.raises(TuningError, match="holds the TPU") as raised:
+        held.tune(array)
+    assert raised.value.exit_code == 5
+    assert jnp.allclose(held(array), jnp.tanh(array)) and "holds the TPU" in caplog.text
+    # a cache that is only read
+    caplog.clear()
+    published = autotune_lowered.autotune(repeated, {"times": [1]}, op="read-only", cache=cache / "best-v1.snapshot")
+    assert jnp.allclose(published(array), jnp.tanh(array)) and "only read" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "said"),
+    [
+        ("cpu", {}, None),
+        ("tpu", {}, "one process at a time"),
+        ("gpu", {}, "XLA_PYTHON_CLIENT_PREALLOCATE=false"),
+        ("gpu", {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, None),
+        ("gpu", {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, None),
+    ],
+)
+def test_a_device_that_this_process_holds_alone_is_told(platform, environment, said, monkeypatch):
+    for name in ("PREALLOCATE", "ALLOCATOR"):
+        monkeypatch.delenv(f"XLA_PYTHON_CLIENT_{name}", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(jax, "devices", lambda: [type("Device", (), {"platform": platform})])
+    found = process.why_held()
+    assert found is None if said is None else said in found
+
+
+def test_a_function_keeps_its_way_of_being_called():
+    def function(a, block, b=2, *rest, mode, **more):
+        return a, block, b, rest, mode, more
+
+    made = kernel_of(function, {"block": [8, 16], "extra": [1]})
+    assert made(1, 3, 4, mode="m", other=5) == (1, 8, 3, (4,), "m", {"extra": 1, "other": 5})
+    assert made(1, block=9, mode="m", extra=2)[:2] == (1, 9)
+    by_default = kernel_of(lambda x, tile=4, y=1: (x, tile, y), {"tile": [8]})
+    assert by_default(0) == (0, 4, 1) and by_default(0, 5) == (0, 4, 5)
+    with pytest.raises(TypeError, match="`c` is tuned, and `<lambda>` takes no argument `c` by keyword"):
+        kernel_of(lambda a: a, {"c": [1]})
+    with pytest.raises(TypeError, match="takes no argument `a` by keyword"):
+        kernel_of(lambda a, /: a, {"a": [1]})
+
+
+def test_an_operation_has_the_functions_name():
+    class Layer:
+        def run(self, x):
+            return x
+
+    names = [operation_of(one) for one in (repeated, functools.partial(repeated, times=1), Layer().run, jnp.tanh)]
+    here = "test_autotune"
+    inside = f"{here}.test_an_operation_has_the_functions_name.Layer.run"
+    assert names[:3] == [f"{here}.repeated", f"{here}.repeated", inside] and names[3].endswith("tanh")
+    with pytest.raises(ValueError, match="a lambda has no name"):
+        operation_of(lambda x: x)
+    with pytest.raises(ValueError, match="nothing to tune"):
+        autotune_lowered.autotune(repeated)
+    with pytest.raises(TypeError, match="give numbers, strings, booleans, dtypes"):
+        autotune_lowered.autotune(repeated, {"times": [object()]})
+    with pytest.raises(TypeError, match="donate_argnames: `repeated` has no parameter `y`"):
+        autotune_lowered.autotune(repeated, {"times": [1]}, donate_argnames="y")
+    with pytest.raises(ValueError, match="there is no argument 7"):
+        autotune_lowered.autotune(repeated, {"times": [1]}, static_argnums=7)
+
+
+MODULE = """
+import autotune_lowered.autotuning.code as code
+SCALE = {scale}
+def helper(x): return x * SCALE + {constant}
+def unused(x): return {unused}
+def kernel(x, *, block=1): return helper(x)
+print(code.code_digest(kernel))
+"""
+
+
+def test_a_digest_of_code_changes_with_what_the_function_names(tmp_path):
+    def digest(hash_seed="0", **values):
+        path = tmp_path / "module.py"
+        path.write_text(MODULE.format(**({"scale": 2, "constant": 1, "unused": 1} | values)))
+        environment = {"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": hash_seed}
+        words = [sys.executable, str(path)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
+
+    first = digest()
+    assert digest(hash_seed="7") == first == digest(unused=9)
+    assert len({first, digest(scale=3), digest(constant=4)}) == 3
+    # a function that calls itself, and one whose cell is still empty
+    assert code_digest(lambda x: later(x)) == code_digest(lambda x: later(x))
+
+    def later(x):
+        return later(x)
+
+
+def test_progress_is_printed_where_somebody_waits(array, capfd):
+    quiet = autotune_lowered.autotune(repeated, {"times": [390, 400]}, op="quiet", **KEEPS_BASELINES)
+    quiet(array)
+    assert capfd.readouterr().err == ""
+    shown = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="shown", progress=True)
+    shown(array)
+    said = capfd.readouterr().err
+    assert "2 programs ready" in said and "of the baseline's time so far: times=1 0." in said
+    assert "fresh processes confirm the winner" in said and "tuned" in said
+
+
+def test_a_table_lists_each_config_and_escapes_what_others_wrote():
+    result = AutotuningResult(json.loads(RESULT))
+    lines = str(result).splitlines()
+    assert lines[0] == "cpu:cpu, timed by jax" and lines[1].split() == [
+        "operation", "direction", "status", "baseline", "best", "speed-up", "interval",
+    ]  # fmt: skip
+    assert lines[2].split() == ["a@v1:k", "forward", "tuned", "1", "ms", "500", "µs", "2.00×", "1.80–2.20"]
+    assert lines[3].split() == ["config", "time", "of", "the", "baseline's", "interval"]
+    assert lines[4].split() == ["b=2", "500", "µs", "0.500", "0.450–0.550", "best"]
+    assert lines[5].split() == ["b=1", "1", "ms", "1.000", "1.000–1.000", "baseline"]
+    assert lines[6].split() == ["b=<i>\\u{1b}", "—", "—", "—", "compile:", "no", "<b>", "\\u{1b}[2J"]
+    page = result._repr_html_()
+    assert page.count("<svg") == 2 and "&lt;i&gt;" in page and "<i>" not in page and "\x1b" not in page
+    # many calls: the config to use, and how many were rejected
+    many = json.loads(RESULT)
+    many["operations"] *= 6
+    lines = str(AutotuningResult(many)).splitlines()
+    assert lines[3:5] == [
+        "    use b=2 (baseline b=1)",
+        "    1 rejected: compile: no <b> \\u{1b}[2J",
+    ] and len(lines) == 20  # fmt: skip
+
+
+RESULT = """{"schema": 1, "timer": "jax", "interrupted": false, "notes": [],
+"device": {"identity": {"platform": "cpu", "device_kind": "cpu", "hardware": {}}, "environment": {}},
+"operations": [{"op_id": "a@v1", "call_key": "k", "direction": "forward", "status": "tuned", "reason": "",
+"baseline": {"config": {"b": 1}, "median_ns": 1e6}, "best": {"config": {"b": 2}, "median_ns": 5e5}, "speed_up": 2.0,
+"speed_up_interval": {"low": 1.8, "high": 2.2, "confidence": 0.95}, "tie_set": [{"b": 2}], "candidates": [
+{"config": {"b": 1}, "status": "measured", "median_ns": 1e6, "ratio": 1.0, "interval": {"low": 1.0, "high": 1.0}},
+{"config": {"b": "<i>\\u001b"}, "status": "failed", "failure": {"kind": "compile", "message": "no <b> \\u001b[2J"}},
+{"config": {"b": 2}, "status": "measured", "median_ns": 5e5, "ratio": 0.5, "tied_with_best": true,
+"interval": {"low": 0.45, "high": 0.55}}]}]}"""
