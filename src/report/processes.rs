@@ -1,8 +1,9 @@
 //! What fresh processes say about a winner, and what others did meanwhile.
 
 use crate::counted::counted;
-use crate::tune::OperationResult;
+use crate::tune::{OperationResult, RivalResult};
 
+use super::figures::format_interval;
 use super::format_part;
 
 /// Maximum number of processes whose ratios are listed.
@@ -20,6 +21,15 @@ pub(super) fn processes_line(operation: &OperationResult) -> Option<String> {
     });
     let processes = counted(known.processes.len(), "fresh process");
     Some(format!("{processes}: {}{more} of the baseline's time{stable}", ratios.join(", ")))
+}
+
+/// Returns what the same processes say about the others that they measured.
+pub(super) fn rivals_line(operation: &OperationResult) -> Option<String> {
+    let told = |rival: &RivalResult| {
+        format!("{} {:.3} ({})", rival.config.to_brief(), rival.ratio, format_interval(rival.interval, 3))
+    };
+    let told: Vec<String> = operation.rivals.iter().map(told).collect();
+    (!told.is_empty()).then(|| format!("beside it: {} of the baseline's time", told.join(", ")))
 }
 
 /// Says that a busy machine measured it, if so.

@@ -14,7 +14,7 @@ use super::differences::differences;
 use super::figures::{expected_text, format_interval};
 use super::grid::dash;
 use super::naming::{brief_config, name_with_direction};
-use super::processes::{load_line, processes_line};
+use super::processes::{load_line, processes_line, rivals_line};
 use super::roofline::{roof_line, temporary_memory, work_line};
 use super::time::time_line;
 use super::{Document, Grid, format_ns, format_part, format_ratio, line};
@@ -141,6 +141,7 @@ fn details(operation: &OperationResult) -> Vec<String> {
         }
     }
     lines.extend(processes_line(operation));
+    lines.extend(rivals_line(operation));
     lines.extend(load_line(operation));
     lines.extend(work_line(operation));
     lines.extend(temporary_memory(operation));

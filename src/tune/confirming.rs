@@ -3,7 +3,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::decision::{Final, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread};
+use crate::decision::{
+    Final, Finalist, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread,
+    ProcessVerdict,
+};
 use crate::race::{Confirmation, JobIdentity, RaceError, Referee, Runner, Terms, confirm_once, spreads};
 use crate::timer::events::{EventKind, Events, Phase, Slice};
 
@@ -14,7 +17,7 @@ use super::time_breakdown::{Tally, time_breakdown};
 use super::tuner::Autotuner;
 use super::tuning::{Tuning, TuningVerdict};
 use super::work::fill_work;
-use super::{OperationResult, Status, ended_by_user};
+use super::{OperationResult, RivalResult, Status, ended_by_user};
 
 /// A provisional call of a plan, and its result so far.
 struct OpenCall<'s> {
@@ -212,6 +215,7 @@ impl Tuning<'_, '_> {
         let Some(found) = Final::new(question, spreads, &bytes).is_last(is_last).judge(&processes) else {
             return Conclusion::Open;
         };
+        self.result.rivals = self.rivals(&processes, found.candidate, (question, spreads));
         let of_candidate = processes.into_iter().find(|(candidate, _)| *candidate == found.candidate);
         let confirmation = found.verdict.zip(of_candidate);
         self.result.confirmation = confirmation.map(|(verdict, (_, processes))| Confirmation { verdict, processes });
@@ -238,6 +242,21 @@ impl Tuning<'_, '_> {
         }
         self.result.reason.clone_from(&judgement.reason);
         Conclusion::Judged(Box::new(judgement))
+    }
+
+    /// What fresh processes say about the finalists but the one that counts.
+    fn rivals(
+        &self,
+        finalists: &[Finalist],
+        but: usize,
+        (question, spreads): (ProcessQuestion, &[ProcessSpread]),
+    ) -> Vec<RivalResult> {
+        let rival = |(candidate, own): &Finalist| {
+            let ProcessVerdict { ratio, interval, .. } = question.judge(own, spreads)?;
+            let config = self.race.invocation.candidates.get(*candidate)?.config.clone();
+            Some(RivalResult { config, ratio, interval, processes: own.len() })
+        };
+        finalists.iter().filter(|(candidate, _)| *candidate != but).filter_map(rival).collect()
     }
 }
 

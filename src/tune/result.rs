@@ -120,6 +120,20 @@ pub struct DistributionResult {
     pub differs: bool,
 }
 
+/// What fresh processes say about a rival: a config that the first process found nearly as fast as its winner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RivalResult {
+    /// The rival.
+    pub config: Config,
+    /// Geometric mean over processes of its time over the baseline's.
+    pub ratio: f64,
+    /// Interval of that mean.
+    pub interval: Interval,
+    /// Processes that measured it.
+    pub processes: usize,
+}
+
 /// The result of one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OperationResult {
@@ -167,6 +181,9 @@ pub struct OperationResult {
     /// What fresh processes say about the config that the first one chose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmation: Option<Confirmation>,
+    /// What they say about the others that they measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rivals: Vec<RivalResult>,
     /// Probability that a fresh run over the same candidates publishes the same config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stability: Option<f64>,
@@ -240,6 +257,7 @@ impl OperationResult {
             speed_up: None,
             speed_up_interval: None,
             confirmation: None,
+            rivals: Vec::new(),
             stability: None,
             distributions: Vec::new(),
             tie_set: Vec::new(),

@@ -115,6 +115,10 @@ fn what_fresh_processes_show_to_be_better_is_published() {
     assert_eq!((found.status, &found.best.as_ref().unwrap().config), (Status::Tuned, &config(2)), "{}", found.reason);
     assert_eq!(ratios(&found), rival[1..4], "its own processes");
     assert_eq!(found.reason, "the best of 2 configs in 3 fresh processes; another one seemed faster in the first");
+    let [of_first] = &found.rivals[..] else { panic!("{:?}", found.rivals) };
+    assert_eq!((&of_first.config, of_first.processes), (&config(1), 3));
+    let mean = luck[1..4].iter().map(|ratio| ratio.ln()).sum::<f64>() / 3.0;
+    assert!((of_first.ratio.ln() - mean).abs() < 1e-4 && of_first.interval.low < of_first.ratio, "{of_first:?}");
     let again = place.tune_all(&[luck, rival, &[0.95; 5]]);
     assert_eq!((again.status, again.best.unwrap().config, again.rounds_measured), (Status::Cached, config(2), 0));
 }
