@@ -44,8 +44,8 @@ pub(crate) use provisional::{not_confirmed, undecided};
 pub use remeasurement::Remeasurement;
 pub(crate) use result::ended_by_user;
 pub use result::{
-    AutotuningResult, ConfigTime, DistributionResult, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA, RivalResult,
-    Status,
+    AutotuningResult, ConfigTime, DistributionResult, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA,
+    RivalResult, Status,
 };
 pub use run::without_calls;
 pub use searched::{SearchEnd, Searched};

@@ -107,7 +107,12 @@ fn facts(operation: &OperationResult, decided_at: Option<u64>) -> Vec<String> {
             .resolution
             .map(|floor| format!("The noise floor is {}: smaller differences cannot be detected.", format_part(floor))),
     );
-    facts.extend([processes_line(operation), rivals_line(operation), load_line(operation)].into_iter().flatten().map(|fact| sentence(&fact)));
+    facts.extend(
+        [processes_line(operation), rivals_line(operation), load_line(operation)]
+            .into_iter()
+            .flatten()
+            .map(|fact| sentence(&fact)),
+    );
     facts.extend([work_line(operation), temporary_memory(operation)].into_iter().flatten().map(|fact| sentence(&fact)));
     let is_other = |config: &&Config| operation.best.as_ref().is_none_or(|best| best.config != **config);
     let others = operation.tie_set.iter().filter(is_other).count();

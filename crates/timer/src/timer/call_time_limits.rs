@@ -10,8 +10,12 @@ use crate::measured_by::CacheState;
 const GRACE: Duration = Duration::from_secs(2);
 /// The same for a call that starts and ends a profile.
 const PROFILE_GRACE: Duration = Duration::from_secs(10);
-/// The same for a call that writes outputs, which may be large.
+/// The same for a call that writes outputs, which may be large, until one has shown what it takes.
 const OUTPUTS_GRACE: Duration = Duration::from_secs(30);
+/// Afterwards it is so many times what the longest one took,
+const TIMES_OUTPUTS: u32 = 4;
+/// and at least this, because the machine may be busy.
+const LEAST_OUTPUTS_GRACE: Duration = Duration::from_secs(5);
 /// Maximum time for flushing the caches before a run: a gibibyte through a slow core, or 256 MiB to a device.
 const FLUSH: Duration = Duration::from_millis(500);
 /// Minimum number of bytes of donated inputs restored per nanosecond.
@@ -21,6 +25,8 @@ const DONATED_BYTES_PER_NS: u64 = 1;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CallTimeLimits {
     pub(super) longest_run: Option<Duration>,
+    /// What the longest call that took outputs took.
+    longest_outputs: Option<Duration>,
     /// The cost of each run outside the timed region.
     untimed: Duration,
 }
@@ -46,7 +52,22 @@ impl CallTimeLimits {
         let donated = job.inputs.iter().filter(|input| input.donated);
         let bytes = donated.fold(0, |sum: u64, input| sum.saturating_add(input.spec.host_bytes().unwrap_or(u64::MAX)));
         let flush = if job.cache_state == CacheState::Cold { FLUSH } else { Duration::ZERO };
-        Self { longest_run: None, untimed: flush.saturating_add(Duration::from_nanos(bytes / DONATED_BYTES_PER_NS)) }
+        Self {
+            longest_run: None,
+            longest_outputs: None,
+            untimed: flush.saturating_add(Duration::from_nanos(bytes / DONATED_BYTES_PER_NS)),
+        }
+    }
+
+    /// Takes what a call that took outputs took, all of whose kind are about as long.
+    pub(super) fn took_outputs(&mut self, took: Duration) {
+        self.longest_outputs = self.longest_outputs.max(Some(took));
+    }
+
+    /// Time for a call that takes outputs besides its run.
+    fn outputs_grace(self) -> Duration {
+        let seen = self.longest_outputs.map(|took| took.saturating_mul(TIMES_OUTPUTS));
+        seen.map_or(OUTPUTS_GRACE, |usual| usual.clamp(LEAST_OUTPUTS_GRACE, OUTPUTS_GRACE))
     }
 
     /// The time limit of a call: at most `most`.
@@ -55,7 +76,7 @@ impl CallTimeLimits {
             let (runs, grace) = match awaited {
                 AwaitedCall::Measure { runs } => (runs, GRACE),
                 AwaitedCall::Round { runs } => (runs, PROFILE_GRACE),
-                AwaitedCall::Outputs => (1, OUTPUTS_GRACE),
+                AwaitedCall::Outputs => (1, self.outputs_grace()),
             };
             let a_run = longest.saturating_add(self.untimed);
             let all = a_run.saturating_mul(u32::try_from(runs).unwrap_or(u32::MAX)).saturating_add(grace);
@@ -88,11 +109,20 @@ mod tests {
     fn the_longest_run_limits_calls_but_never_beyond_the_limit_of_a_call() {
         let none = CallTimeLimits::default();
         assert_eq!(none.limit(AwaitedCall::Measure { runs: 1 }, MOST).time, MOST);
-        let limits = CallTimeLimits { longest_run: Some(Duration::from_millis(100)), ..none };
-        let seconds = |awaited| limits.limit(awaited, MOST).time.as_secs_f64();
+        let mut limits = CallTimeLimits { longest_run: Some(Duration::from_millis(100)), ..none };
+        let seconds = |awaited| {
+            CallTimeLimits { longest_run: Some(Duration::from_millis(100)), ..none }
+                .limit(awaited, MOST)
+                .time
+                .as_secs_f64()
+        };
         assert_eq!(seconds(AwaitedCall::Measure { runs: 30 }), 5.0);
         assert_eq!(seconds(AwaitedCall::Round { runs: 30 }), 13.0);
         assert_eq!(seconds(AwaitedCall::Outputs), 30.1);
+        for (took, limit) in [(10, 5.1), (2_000, 8.1), (1_000, 8.1), (60_000, 30.1)] {
+            limits.took_outputs(Duration::from_millis(took));
+            assert_eq!(limits.limit(AwaitedCall::Outputs, MOST).time.as_secs_f64(), limit);
+        }
         assert_eq!(seconds(AwaitedCall::Measure { runs: 1000 }), 60.0);
         assert_eq!(seconds(AwaitedCall::Measure { runs: u64::MAX }), 60.0);
         // time outside the timed region is no reason to cut a run off

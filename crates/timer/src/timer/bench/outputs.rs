@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Bench, no_folder};
 use crate::array::Tolerance;
@@ -39,8 +40,10 @@ impl Bench {
         let limit = self.limit(AwaitedCall::Outputs);
         let folder = Arc::new(AnswerFolder::make(scratch).map_err(|error| no_folder(scratch, error))?);
         let call = Method::Outputs { candidate, folder: folder.path().to_owned() };
+        let begin = Instant::now();
         let outputs: Result<OutputsAnswer, Failure> = self.client()?.request(call, limit.time);
         let outputs = outputs.map_err(|failure| limit.explain(failure))?;
+        self.call_time_limits.took_outputs(begin.elapsed());
         let check = |output: OutputRef| {
             let shown = output.path.display().to_string();
             OutputArray::answered(output.spec, output.path, &folder)
@@ -97,8 +100,10 @@ impl Bench {
     fn on_outputs<T: serde::de::DeserializeOwned>(&mut self, candidate: usize, call: Method) -> Result<T, Failure> {
         self.check_loaded(candidate)?;
         let limit = self.limit(AwaitedCall::Outputs);
-        let answer = self.client()?.request(call, limit.time);
-        answer.map_err(|failure| limit.explain(failure))
+        let begin = Instant::now();
+        let answer = self.client()?.request(call, limit.time).map_err(|failure| limit.explain(failure))?;
+        self.call_time_limits.took_outputs(begin.elapsed());
+        Ok(answer)
     }
 }
 
