@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use crate::cache::{CacheKey, Entry, JsonForm};
+use crate::cache::{CacheKey, Entry, JsonForm, is_url, shown_url};
 use crate::compiler_flags::{FlagVariable, flags_after};
 use crate::counted::counted;
 use crate::exchange::{
     EjkernelFields, EjkernelImport, TokamaxImport, TokamaxOperations, export_ejkernel, export_flags, export_json_as,
     export_options, export_tokamax, import_ejkernel, import_json_as, import_tokamax,
 };
+use crate::remote::{Address, Remote};
 use crate::report::write_json;
 
 use super::fault::Fault;
 use super::options::CacheArgs;
+use super::timers::scratch;
 use super::{cache, exit, registry};
 
 #[derive(Debug, Args)]
@@ -24,8 +26,9 @@ pub(super) struct ExportArgs {
     /// The tool or format of the files
     #[arg(long, value_enum)]
     pub format: ExchangeArg,
-    /// File (`json`, `tokamax`) or folder to write to; other content of a tool's cache files is kept. Not for
-    /// `xla-flags`, `libtpu-init-args` and `options-json`, which are printed
+    /// File (`json`, `tokamax`) or folder to write to; other content of a tool's cache files is kept. For `json` also
+    /// the URL of a file, as in `s3://bucket/team/configs.json`. Not for `xla-flags`, `libtpu-init-args` and
+    /// `options-json`, which are printed
     pub out: Option<PathBuf>,
     /// Only entries of calls whose key begins with this, such as a module's `stablehlo_digest`
     #[arg(long, value_name = "KEY")]
@@ -105,8 +108,21 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     let fingerprint = args.fingerprint.as_deref();
     let (written, files, tool) = match args.format {
         ExchangeArg::Json | ExchangeArg::Jsonl => {
-            export_json_as(json_form(args.format, folder_or_file), folder_or_file, &entries)?;
-            writeln!(out, "{}", folder_or_file.display())?;
+            let form = json_form(args.format, folder_or_file);
+            let shown = match store_of(folder_or_file)? {
+                Some((store, name)) => {
+                    let scratch = scratch()?;
+                    let file = scratch.path().join(name);
+                    export_json_as(form, &file, &entries)?;
+                    store.put_file(name, &file)?;
+                    format!("{}/{name}", store.address())
+                }
+                None => {
+                    export_json_as(form, folder_or_file, &entries)?;
+                    folder_or_file.display().to_string()
+                }
+            };
+            writeln!(out, "{shown}")?;
             return Ok(exit::FINE);
         }
         ExchangeArg::Ejkernel => {
@@ -141,6 +157,26 @@ pub(super) fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<u8, Fault
     }
     tracing::info!("{} written", counted(written, "config"));
     Ok(exit::FINE)
+}
+
+/// The store of a file at a URL, and the file's name there; `None` for a path.
+fn store_of(out: &Path) -> Result<Option<(Remote, &str)>, Fault> {
+    let Some(url) = out.to_str().filter(|text| is_url(text)) else { return Ok(None) };
+    let is_plain = |name: &&str| {
+        let is_usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        [".json", ".jsonl"].iter().any(|end| name.len() > end.len() && name.ends_with(end))
+            && name.chars().all(is_usual)
+    };
+    let (folder, name) = url.rsplit_once('/').unwrap_or((url, ""));
+    let Some(name) = Some(name).filter(is_plain) else {
+        let message = format!(
+            "`{}` names no file: give letters, digits and `._-`, and `.json` or `.jsonl` at the end, as in \
+             s3://bucket/team/configs.json",
+            shown_url(url)
+        );
+        return Err(Fault::new(exit::USAGE, message));
+    };
+    Ok(Some((Remote::open(Address::parse(folder)?)?, name)))
 }
 
 /// The entries that the arguments choose.

@@ -1,5 +1,7 @@
 //! A shared cache and the errors of its store.
 
+use std::path::Path;
+
 use super::address::{Address, StorePlace};
 use super::bucket::{Bucket, BucketError, ObjectVersion};
 use super::error::RemoteError;
@@ -25,6 +27,17 @@ impl Remote {
     /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Stores a file beside the cache, as an object of this name; the last writer wins.
+    ///
+    /// # Errors
+    /// If the store refuses it or does not answer, or the file cannot be read.
+    pub fn put_file(&self, name: &str, file: &Path) -> Result<(), RemoteError> {
+        if self.address.is_read_only() {
+            return Err(RemoteError::ReadOnly { url: self.address.to_string() });
+        }
+        self.bucket.put(name, file).map_err(self.trouble(name))
     }
 
     /// A store's error as an error of this cache.

@@ -172,8 +172,12 @@ class View(unittest.TestCase):
     def test_it_zooms_by_buttons_keys_wheel_and_drag(self) -> None:
         self.open(self.page)
         self.assertEqual(self.browser.requests(), [self.page.resolve().as_uri()])
+        # first what ran, without what Python did before and after
+        first, last = self.view()
+        self.do("document.getElementById('whole').click()")
         _, end = whole = self.view()
         self.assertEqual(whole[0], 0)
+        self.assertTrue(0 < first < last < end)
         pixels = self.browser.evaluate(PIXELS)
         self.do("document.getElementById('nearer').click()")
         self.assertEqual(self.view(), [end / 4, end * 3 / 4])
@@ -342,6 +346,7 @@ class View(unittest.TestCase):
             if wanted.lower() in data["names"][lane["events"][at]].lower()
         )
         self.assertGreater(len(found), 3)
+        self.do("document.getElementById('whole').click()")
         pixels = self.browser.evaluate(PIXELS)
         self.browser.evaluate("document.getElementById('lanes').focus()")
         self.browser.press("/", "/")

@@ -240,6 +240,9 @@ fn a_web_server_is_loaded_from_and_not_published_to() {
     let push = machine.run(&["cache", "push", &with_secrets, &machine.text("a.snapshot"), "-vvv"]);
     assert_eq!(push.code, 2, "{}", push.stderr);
     assert!(push.fault().contains("can only be read"), "{}", push.stderr);
+    let file = format!("{}/pre%20fix/configs.json", server.url);
+    let export = machine.run(&["cache", "export", "--format", "json", &file]);
+    assert!(export.code == 2 && export.fault().contains("can only be read"), "{}", export.stderr);
     let away = machine.run(&["cache", "pull", "http://ann:p4ssw0rd@127.0.0.1:9/x?token=qu3rys3cret", "-vvv"]);
     assert_eq!(away.code, 6, "{}", away.stderr);
     for run in [&pulled, &listed, &push, &away] {

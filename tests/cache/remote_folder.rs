@@ -256,6 +256,18 @@ fn tuning_reads_what_is_published_and_publishes_at_its_end() {
     // of two decisions for one device, all use the better one, even if their own one is nearer
     let mine = one.good(&["cache", "path", "--cache", &url]).stdout.trim_end().to_owned();
     one.good(&["cache", "export", "--format", "json", &one.text("all.json"), "--cache", &mine]);
+    // the same at a URL, where a program of another project reads it
+    let at = |name: &str| format!("{url}/{name}");
+    let export = |to: &str| one.run(&["cache", "export", "--format", "json", to, "--cache", &mine]);
+    for _ in 0..2 {
+        let exported = export(&at("configs.json"));
+        assert_eq!((exported.code, exported.stdout.trim_end()), (0, &*at("configs.json")), "{}", exported.stderr);
+    }
+    assert_eq!(fs::read(store.path().join("configs.json")).unwrap(), fs::read(one.path("all.json")).unwrap());
+    for wrong in [at(""), at("configs"), at(".json"), at("a b.json"), at("..%2fx.json"), "s3://".to_owned()] {
+        let refused = export(&wrong);
+        assert!(refused.code == 2 && refused.stderr.contains("names no file"), "{wrong}: {}", refused.stderr);
+    }
     let mut all: Value = serde_json::from_str(&fs::read_to_string(one.path("all.json")).unwrap()).unwrap();
     for entry in all["entries"].as_array_mut().unwrap() {
         entry["provenance"]["decided_at"] = json!(4_000_000_000_u64);

@@ -67,6 +67,23 @@ fn data(page: &str) -> Value {
 }
 
 #[test]
+fn the_first_view_is_of_what_ran() {
+    let folder = tempfile::tempdir().unwrap();
+    // two runs; a thread of Python's goes on for ten times as long
+    let runs = [("op", "jit_step", 3, 1, 5000, 1000), ("op", "jit_step", 3, 2, 9000, 1000)];
+    let capture = folder.path().join("x.xplane.pb");
+    let mut plane = host(&[&runs]);
+    let stop = plane.event(("stop_trace", ""), 0, 100_000_000, &[]);
+    plane.line("python", 0, &[stop]);
+    fs::write(&capture, space(&[plane]).0).unwrap();
+    let written = program::run(folder.path(), &["profile", "view", capture.to_str().unwrap(), "-o", "-"]);
+    let page = data(&written.stdout);
+    let [first, last, span] = ["first", "last", "span"].map(|name| page[name].as_i64().unwrap() / 1000);
+    // a fiftieth of the 5000 ns before and after them
+    assert_eq!((first, last, span), (4900, 10_100, 100_000), "{}", written.stderr);
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let folder = tempfile::tempdir().unwrap();
     let name = "</script><script>alert(1)</script><!--\u{202e}\u{0}\"'&";

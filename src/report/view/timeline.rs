@@ -43,11 +43,16 @@ pub struct Timeline {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct TimelineData {
     pub(super) span: i64,
-    /// Where the view begins. What a tuning run did before its profile is visible after zooming out.
+    /// Where the view begins and ends: what ran. What a tuning run did before its profile, and how Python started and
+    /// stopped the profiler, is visible after zooming out.
     pub(super) first: i64,
+    pub(super) last: i64,
     pub(super) names: Vec<String>,
     pub(super) lanes: Vec<TimelineLane>,
 }
+
+/// What the first view shows before and after what ran: one part in so many.
+const AROUND: i64 = 50;
 
 /// A thread or stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -62,10 +67,22 @@ pub(super) struct TimelineLane {
 }
 
 impl TimelineData {
-    fn first_of_profile(&self) -> i64 {
-        let own = self.lanes.iter().filter(|lane| !lane.process.ends_with(PHASES_PLANE));
-        let starts = own.flat_map(|lane| lane.events.chunks_exact(4)).filter_map(|event| event.get(1));
-        starts.copied().min().map_or(0, |first| first.clamp(0, (self.span - 1).max(0)))
+    /// Where what ran begins and ends, with a little around it; without launches, where a profile's events do.
+    fn shown_first(&self, ran_ps: Option<(i64, i64)>, zero_ps: i64) -> (i64, i64) {
+        let (first, last) = match ran_ps {
+            Some((first, last)) => {
+                let around = last.saturating_sub(first) / AROUND;
+                let place = |at: i64| at.saturating_sub(zero_ps);
+                (place(first).saturating_sub(around), place(last).saturating_add(around))
+            }
+            None => {
+                let own = self.lanes.iter().filter(|lane| !lane.process.ends_with(PHASES_PLANE));
+                let starts = own.flat_map(|lane| lane.events.chunks_exact(4)).filter_map(|event| event.get(1));
+                (starts.copied().min().unwrap_or(0), self.span)
+            }
+        };
+        let (first, last) = (first.clamp(0, self.span), last.clamp(0, self.span));
+        if first < last { (first, last) } else { (0, self.span) }
     }
 }
 
@@ -98,7 +115,7 @@ impl Timeline {
                 lane.shorter = *shorter;
             }
         }
-        timeline.data.first = timeline.data.first_of_profile();
+        (timeline.data.first, timeline.data.last) = timeline.data.shown_first(steps.ran_ps, zero_ps);
         timeline
     }
 

@@ -16,7 +16,7 @@ const time = (ps, digits = 3) => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
 
   // what is shown, in picoseconds
-  let [from, to] = [data.first, data.span];
+  let [from, to] = [data.first, data.last];
   const LEAST = 100;
   let waiting = 0;
 

@@ -43,6 +43,8 @@ pub const IDLE_INSIDE_FRAME: &str = "[idle during module execution]";
 /// The frame of time between executions.
 pub const IDLE_BETWEEN_FRAME: &str = "[idle between module executions]";
 const UNKNOWN_FRAME: &str = "[unknown]";
+/// What the path of a file of the Python package holds.
+const OWN_PACKAGE: &str = "/autotune_lowered/";
 
 /// Adds up the time of captures by stack, over all devices.
 ///
@@ -136,7 +138,7 @@ fn stacks_of(module: &HloModule, instruction: &HloInstruction, by: StacksBy) -> 
             .filter(|(frames, _)| !frames.is_empty())
             .map(|(frames, op_name)| {
                 let op_name = (!op_name.is_empty()).then(|| op_name.to_owned());
-                frames.iter().map(frame).chain(op_name).collect()
+                shown(&frames).into_iter().map(frame).chain(op_name).collect()
             })
             .collect(),
         StacksBy::OpName => named().map(|name| name.split('/').map(str::to_owned).collect()).collect(),
@@ -163,7 +165,33 @@ fn stack_by_events(facts: &EventFacts, by: StacksBy) -> Option<Vec<String>> {
     (!stack.is_empty()).then_some(stack)
 }
 
+/// The frames of a stack without those of the Python package, which stand around each call of a tunable function.
+fn shown<'f, 'm>(frames: &'f [Frame<'m>]) -> Vec<&'f Frame<'m>> {
+    let theirs: Vec<&Frame<'m>> = frames.iter().filter(|frame| !frame.file.contains(OWN_PACKAGE)).collect();
+    if theirs.is_empty() { frames.iter().collect() } else { theirs }
+}
+
 fn frame(frame: &Frame<'_>) -> String {
     let Frame { file, function, line, .. } = frame;
     if function.is_empty() { format!("{file}:{line}") } else { format!("{function} ({file}:{line})") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_the_python_package_are_left_out_unless_there_are_no_others() {
+        let at = |file: &'static str| {
+            let mut frame = Frame::default();
+            frame.file = file.into();
+            frame
+        };
+        let files =
+            |frames: &[Frame<'_>]| shown(frames).into_iter().map(|one| one.file.to_string()).collect::<Vec<_>>();
+        let own = at("/env/lib/site-packages/autotune_lowered/tunables/tunable.py");
+        let frames = [at("/src/step.py"), own.clone(), at("/src/autotune_lowered_kernels/attention.py")];
+        assert_eq!(files(&frames), ["/src/step.py", "/src/autotune_lowered_kernels/attention.py"]);
+        assert_eq!(files(&[own.clone()]), [own.file.to_string()]);
+    }
 }
