@@ -192,6 +192,6 @@ mod tests {
         let own = at("/env/lib/site-packages/autotune_lowered/tunables/tunable.py");
         let frames = [at("/src/step.py"), own.clone(), at("/src/autotune_lowered_kernels/attention.py")];
         assert_eq!(files(&frames), ["/src/step.py", "/src/autotune_lowered_kernels/attention.py"]);
-        assert_eq!(files(&[own.clone()]), [own.file.to_string()]);
+        assert_eq!(files(std::slice::from_ref(&own)), [own.file.to_string()]);
     }
 }
