@@ -430,8 +430,8 @@ class Kept:
 
 
 class Worker:
-    def __init__(self, index, folder=None):
-        self.devices, self.index = own_devices(index)
+    def __init__(self, index, folder=None, devices=None):
+        self.devices, self.index = (devices, index) if devices else own_devices(index)
         self.kept = Kept(folder, self.devices[self.index])
         self.device = self.devices[self.index]
         self.inputs = []

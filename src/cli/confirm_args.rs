@@ -11,12 +11,14 @@ use super::options::time_or_none;
 /// The variable that is a user's `--ignore-load`.
 const IGNORE_LOAD: &str = "AUTOTUNE_LOWERED_IGNORE_LOAD";
 
+const MOST_PROCESSES: u32 = 1000;
+
 /// How winners are confirmed.
 #[derive(Debug, Clone, Args)]
 pub(super) struct ConfirmArgs {
-    /// Fresh processes that may confirm a winner, half as many again on a busy machine: three are needed at least
-    #[arg(long, value_name = "N", default_value_t = RaceOptions::default().processes,
-        value_parser = clap::value_parser!(u32).range(i64::from(LEAST_PROCESSES)..=1000))]
+    /// Fresh processes that may confirm a winner, half as many again on a busy machine: three are needed at least. With
+    /// 0, what one process chose is cached, unconfirmed
+    #[arg(long, value_name = "N", default_value_t = RaceOptions::default().processes, value_parser = processes)]
     pub(super) processes: u32,
     /// Measure for the load that there is: other processes on the cores or the GPU are not waited for
     #[arg(long)]
@@ -28,6 +30,11 @@ pub(super) struct ConfirmArgs {
     /// all
     #[arg(long, value_name = "TIME", default_value = "20", value_parser = time_or_none)]
     pub(super) wait_for_quiet: Duration,
+}
+
+fn processes(text: &str) -> Result<u32, String> {
+    let is_possible = |number: &u32| *number == 0 || (LEAST_PROCESSES..=MOST_PROCESSES).contains(number);
+    text.parse().ok().filter(is_possible).ok_or_else(|| format!("expected 0, or {LEAST_PROCESSES} to {MOST_PROCESSES}"))
 }
 
 impl ConfirmArgs {

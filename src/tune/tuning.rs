@@ -467,6 +467,13 @@ impl<'t, 'a> Tuning<'t, 'a> {
             write_confirmation(&mut entry, confirmation);
             self.result.load = entry.provenance.as_ref().map(|from| from.measured_by.load.clone()).unwrap_or_default();
         }
+        let options = &self.tuner.options.race;
+        if judgement.outcome == JudgedOutcome::Faster
+            && options.processes == 0
+            && !self.tuner.timer.info().can.skip_outputs
+        {
+            self.result.flags.push("chosen in one process, and confirmed in no other one (`--processes 0`)".to_owned());
+        }
         self.note_distributions(judgement.winner);
         self.result.stability = self.stability(judgement.winner);
         if let Some(provenance) = &mut entry.provenance {

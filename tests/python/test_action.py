@@ -238,3 +238,29 @@ def test_no_input_becomes_an_option(tmp_path):
     for name, words in calls.items():
         options = words[: words.index("--")]
         assert not [word for word in options if word.startswith("--config")], (name, options)
+
+
+def test_workflows_run_what_there_is():
+    manifests = [path.read_text() for form in ("*", "*/*") for path in ROOT.glob(f"{form}/Cargo.toml")]
+    packages = {re.search(r'^name = "(.+)"', text, re.M).group(1) for text in manifests}
+    found = []
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        workflow = yaml.safe_load(path.read_text())
+        for job in workflow["jobs"].values():
+            # what is not built here is not published
+            assert set(job.get("needs", "").split()) <= workflow["jobs"].keys()
+            for step in job["steps"]:
+                for line in step.get("run", "").splitlines():
+                    words = line.split()
+                    scripts = [word for word in words if re.fullmatch(r"(release|\.ci)/\w+", word)]
+                    assert all(os.access(ROOT / script, os.X_OK) for script in scripts), line
+                    excluded = {word for before, word in zip(words, words[1:], strict=False) if before == "--exclude"}
+                    assert excluded <= packages, line
+                    found += scripts
+    assert {".ci/run", "release/build", "release/try"} <= set(found)
+    # the tag must be the version that is built
+    version = ROOT / "python/autotune_lowered/_version.py"
+    release = (ROOT / ".github/workflows/release.yml").read_text()
+    command = re.search(r"\$\((python -c '.+')\)", release).group(1)
+    told = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    assert f'__version__ = "{told}"' in version.read_text()

@@ -9,8 +9,11 @@ import enum
 import functools
 import json
 import logging
+import pathlib
 import subprocess
 import sys
+import tempfile
+import threading
 
 import pytest
 
@@ -202,6 +205,31 @@ def test_what_cannot_be_tuned_runs_with_its_default_and_says_so(array, cache, ca
     caplog.clear()
     published = autotune_lowered.autotune(repeated, {"times": [1]}, op="read-only", cache=cache / "best-v1.snapshot")
     assert jnp.allclose(published(array), jnp.tanh(array)) and "only read" in caplog.text
+
+
+def test_a_device_that_no_other_process_can_use_is_measured_from_this_one(array, cache, monkeypatch):
+    def never():
+        raise AssertionError("nobody asks")
+
+    monkeypatch.setattr(autotuned, "why_held", never)
+    fast = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="here", in_process=True)
+    before = threading.active_count()
+    assert jnp.allclose(fast(array), jnp.tanh(array))
+    (row,) = fast.result.operations
+    assert (row["status"], row["best"]["config"]) == ("tuned", {"times": 1}), row["reason"]
+    assert "chosen in one process, and confirmed in no other one (`--processes 0`)" in row["flags"]
+    assert "confirmation" not in row and fast.result.json["timer"].endswith("relay.py")
+    again = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="here", in_process=True)
+    again(array)
+    assert again.result is None and list(again.configs.values()) == [{"times": 1}]
+    # nothing is left that listens
+    assert not list(pathlib.Path(tempfile.gettempdir()).glob("autotune-lowered-run-*/worker"))
+    for thread in threading.enumerate():
+        if thread.name.startswith("Thread-") and thread.daemon and "_answer" in thread.name:
+            thread.join(10)
+    assert threading.active_count() <= before + 1
+    with pytest.raises(TypeError, match="does not go with `in_process`"):
+        autotune_lowered.autotune(repeated, {"times": [1]}, timer="jax", in_process=True)
 
 
 @pytest.mark.parametrize(

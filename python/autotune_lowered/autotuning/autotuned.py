@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import logging
@@ -27,6 +28,7 @@ from ..tuning.result import AutotuningResult
 from ..tuning.run import TuningError, tune
 from .arguments import Arguments, arguments_of
 from .code import code_digest
+from .in_process import measuring_here
 from .kernel import kernel_of, operation_of
 from .process import outside_of_traces, why_held
 
@@ -45,8 +47,10 @@ class Autotuned:
         donated: frozenset[str],
         directions: Sequence[str],
         cache: str | os.PathLike[str] | None,
+        in_process: bool,
         how: Mapping[str, Any],
     ):
+        self._in_process = in_process
         self._tunable, self._donated, self._directions, self._how = tunable, donated, tuple(directions), dict(how)
         self._cache = cache
         self._static = tunable.static_argnames | tunable.static_key.keys()
@@ -162,7 +166,7 @@ class Autotuned:
         key = call.key
         if folder is None:
             raise TuningError("the cache is a file, which is only read: name a folder", 6)
-        if (held := why_held()) is not None:
+        if not self._in_process and (held := why_held()) is not None:
             raise TuningError(held, 5)
         registry = folder / _FOLDER / "registry"
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,7 +177,12 @@ class Autotuned:
                 raise TuningError(f"{self._tunable.op_id}:{key} cannot be tuned: {row['not_recorded']}", 1)
             supersede(registry / row["record"])
         module = self._program(arguments).lower(arguments.arrays, arguments.donated)
-        result = tune(module, registry=registry, cache=folder, only=[self._tunable.op_id], **self._how)
+        with contextlib.ExitStack() as stack:
+            how = dict(self._how)
+            if self._in_process:
+                how["timer"], how["environment"] = stack.enter_context(measuring_here())
+                how["options"] = [*how["options"], "--processes", "0"]
+            result = tune(module, registry=registry, cache=folder, only=[self._tunable.op_id], **how)
         self._result = result
         own = result.configs.get((self._tunable.op_id, key))
         self._tunable.decided[key] = dict(self._tunable.baseline) if own is None else own
@@ -255,6 +264,7 @@ def autotune(
     min_improvement: float | None = None,
     options: Iterable[str] = (),
     progress: bool | None = None,
+    in_process: bool = False,
 ) -> Autotuned:
     """A function of arrays that is tuned when it is first called, and then runs, jitted, with its best config.
 
@@ -280,6 +290,9 @@ def autotune(
         directions: `forward`, or `forward-vjp` to measure the function together with its gradient, or both.
         cache: Cache folder; by default the usual one.
         timer, rounds, min_improvement, options, progress: As for `tune`.
+
+        in_process: Measure in this process, where its device can have no other one, as a TPU. A candidate that crashes
+            ends the process, one that hangs hangs its device, and no fresh process confirms the winner.
 
     Raises TypeError and ValueError for a declaration that cannot be tuned. A call whose tuning fails runs with the
     default, and a warning says why.
@@ -308,7 +321,9 @@ def autotune(
         raise TypeError(f"donate_argnames: `{made.name}` has no parameter `{min(unknown)}`")
     how = {"timer": timer, "rounds": rounds, "min_improvement": min_improvement, "options": list(options)}
     how["progress"] = progress
-    return Autotuned(made, donated, directions, cache, how)
+    if in_process and timer is not None:
+        raise TypeError("`timer` does not go with `in_process`")
+    return Autotuned(made, donated, directions, cache, in_process, how)
 
 
 def _named(names: str | Iterable[str]) -> list[str]:

@@ -36,8 +36,8 @@ def why_held() -> str | None:
     platform = jax_for("autotune needs").devices()[0].platform
     if platform == "tpu":
         return (
-            "this process holds the TPU, and a TPU has one process at a time: record the calls here "
-            "(`autotune_lowered.recording`), end this process, and tune with `autotune-lowered`"
+            "this process holds the TPU, and a TPU has one process at a time: measure in this one "
+            "(`in_process=True`), or record here (`autotune_lowered.recording`) and tune when it has ended"
         )
     # as XLA reads them
     is_asked = os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "true").lower() not in ("false", "0")
@@ -45,6 +45,6 @@ def why_held() -> str | None:
     if platform in ("gpu", "cuda", "rocm") and is_asked and is_pooled:
         return (
             "this process has reserved the GPU's memory, so no other one can measure there: set "
-            "XLA_PYTHON_CLIENT_PREALLOCATE=false before JAX is imported"
+            "XLA_PYTHON_CLIENT_PREALLOCATE=false before JAX is imported, or measure in this one (`in_process=True`)"
         )
     return None

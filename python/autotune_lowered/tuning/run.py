@@ -50,6 +50,7 @@ def tune(
     progress: bool | None = None,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AutotuningResult:
     """Tune every recorded operation of a lowered module on this machine's device. `autotune_lowered` is an alias.
 
@@ -67,6 +68,7 @@ def tune(
         timer: The program's `--timer`. The default is `jax`: the JAX of this Python, in a worker process.
         rounds, min_improvement, match, only, force: The program's options of these names.
         options: Further options of the program, such as `["--plugin", path]`.
+        environment: Variables of the program besides those of this process.
         progress: Whether the program's messages are printed on stderr; by default on a terminal and in a notebook.
 
     The worker is a separate process with its own client. On an accelerator it shares the memory with this process and
@@ -96,7 +98,8 @@ def tune(
         if force:
             words.append("--force")
         try:
-            return AutotuningResult(_run([*words, *options], _is_watched() if progress is None else progress))
+            is_shown = _is_watched() if progress is None else progress
+            return AutotuningResult(_run([*words, *options], {**os.environ, **(environment or {})}, is_shown))
         except TuningError as error:
             if error.exit_code != _NO_LABEL or not (complaint or "").startswith("has no labels"):
                 raise
@@ -117,8 +120,10 @@ def _is_watched() -> bool:
     return "ipykernel" in sys.modules or sys.stderr.isatty()
 
 
-def _run(words: list[str], is_shown: bool) -> dict[str, Any]:
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+def _run(words: list[str], environment: Mapping[str, str], is_shown: bool) -> dict[str, Any]:
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
+    )
     assert process.stdout is not None and process.stderr is not None
     said: list[str] = []
 
