@@ -9,6 +9,7 @@ import enum
 import functools
 import json
 import logging
+import os
 import pathlib
 import subprocess
 import sys
@@ -201,6 +202,14 @@ def test_what_cannot_be_tuned_runs_with_its_default_and_says_so(array, cache, ca
         held.tune(array)
     assert raised.value.exit_code == 5
     assert jnp.allclose(held(array), jnp.tanh(array)) and "holds the TPU" in caplog.text
+    # processes that would choose apart from each other
+    caplog.clear()
+    monkeypatch.setattr(autotuned, "why_held", lambda: None)
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    several = autotune_lowered.autotune(repeated, {"times": [1]}, op="several")
+    assert jnp.allclose(several(array), jnp.tanh(array)) and "several processes" in caplog.text
+    monkeypatch.undo()
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(cache))
     # a cache that is only read
     caplog.clear()
     published = autotune_lowered.autotune(repeated, {"times": [1]}, op="read-only", cache=cache / "best-v1.snapshot")
@@ -314,6 +323,23 @@ def test_a_digest_of_code_changes_with_what_the_function_names(tmp_path):
 
     def later(x):
         return later(x)
+
+
+def test_what_is_no_digest_is_none(tmp_path):
+    path = tmp_path / "digest"
+    path.write_text("0" * 64)
+    assert autotuned.read_digest(path) == "0" * 64
+    for text in ("0" * 63, "0" * 65, ""):
+        path.write_text(text)
+        assert autotuned.read_digest(path) is None
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert autotuned.read_digest(path) is None
+    path.unlink()
+    os.mkfifo(path)
+    assert autotuned.read_digest(path) is None
+    path.unlink()
+    assert autotuned.read_digest(path) is None and autotuned.read_digest(tmp_path) is None
 
 
 def test_progress_is_printed_where_somebody_waits(array, capfd):

@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import pathlib
+import stat
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -33,6 +34,9 @@ from .kernel import kernel_of, operation_of
 from .process import outside_of_traces, why_held
 
 _LOG = logging.getLogger("autotune_lowered")
+
+# of a SHA-256
+_DIGITS = 64
 
 # below a cache folder: what its functions were tuned from
 _FOLDER = "autotuned-v1"
@@ -165,7 +169,13 @@ class Autotuned:
         call, folder = self._call(arguments), self._folder()
         key = call.key
         if folder is None:
-            raise TuningError("the cache is a file, which is only read: name a folder", 6)
+            raise TuningError("the cache is a file or a URL, which is only read: name a folder", 6)
+        if jax_for("autotune needs").process_count() > 1:
+            raise TuningError(
+                "this program has several processes, which would choose apart from each other: tune in one process "
+                "alone, and give all of them its cache",
+                2,
+            )
         if not self._in_process and (held := why_held()) is not None:
             raise TuningError(held, 5)
         registry = folder / _FOLDER / "registry"
@@ -194,9 +204,10 @@ class Autotuned:
         return result
 
     def _folder(self) -> pathlib.Path | None:
-        """The cache's folder; `None` if the cache is a file."""
+        """The cache's folder; `None` if the cache is a file, or a URL."""
         named = pathlib.Path(self._cache) if self._cache is not None else default_folder()
-        return None if named.is_file() or (named.suffix and not named.is_dir()) else named
+        is_other = named.is_file() or ":/" in str(named) or (named.suffix and not named.is_dir())
+        return None if is_other else named
 
     def _cached(self, key: str) -> Entry | None:
         return Cache.open(self._cache).get(device(), self._tunable.op_id, key)
@@ -208,16 +219,27 @@ class Autotuned:
         measured_in = (entry.provenance or {}).get("environment")
         if measured_in != device().fingerprint["environment"]:
             return False
-        try:
-            known = self._code_file(folder, entry.call_key).read_text()
-        except OSError:
-            return False
-        return known == code_digest(self._tunable.function)
+        return read_digest(self._code_file(folder, entry.call_key)) == code_digest(self._tunable.function)
 
     def _code_file(self, folder: pathlib.Path, key: str) -> pathlib.Path:
         place = folder / _FOLDER / "code"
         place.mkdir(parents=True, exist_ok=True)
         return place / f"{self._tunable.op_id}-{key}"
+
+
+def read_digest(path: pathlib.Path) -> str | None:
+    """What a file of a digest holds; `None` if it is no file of that length."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or state.st_size != _DIGITS:
+            return None
+        return os.read(descriptor, _DIGITS).decode("ascii", "replace")
+    finally:
+        os.close(descriptor)
 
 
 def supersede(record: pathlib.Path) -> None:
