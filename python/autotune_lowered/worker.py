@@ -400,8 +400,8 @@ class Kept:
         at_run_time = any(name in os.environ.get("XLA_FLAGS", "") for name in AT_RUN_TIME)
         self.folder = folder if folder and device.platform == "cpu" and not at_run_time else None
 
-    def path(self, module, form, candidate, overrides):
-        asked = json.dumps([form, candidate, sorted(overrides.items())]).encode()
+    def path(self, module, form, overrides):
+        asked = json.dumps([form, sorted(overrides.items())]).encode()
         named = hashlib.sha256(asked + b"\0" + module).hexdigest()
         return self.folder and os.path.join(self.folder, named + ".executable")
 
@@ -440,6 +440,8 @@ class Worker:
         self.loaded = {}
         # candidates that ran since they were loaded
         self.ran = set()
+        # how those were loaded whose executable has the name of another race's candidate
+        self.renamed = {}
         # what a profile's annotations state about a candidate
         self.configs = {}
         self.job = {}
@@ -497,7 +499,7 @@ class Worker:
         import numpy as np
 
         self.forget_ahead()
-        self.loaded, self.placed, self.configs, self.ran = {}, {}, {}, set()
+        self.loaded, self.placed, self.configs, self.ran, self.renamed = {}, {}, {}, set(), {}
         self.inputs = []
         self.job = params
         state = params.get("cache_state", "warm")
@@ -527,6 +529,9 @@ class Worker:
         loaded, answer = compiled
         self.loaded[params["candidate"]] = loaded
         self.ran.discard(params["candidate"])
+        self.renamed.pop(params["candidate"], None)
+        if answer["compile_ns"] == 0 and name_of(loaded.executable) != MODULE_NAME % params["candidate"]:
+            self.renamed[params["candidate"]] = params
         self.configs[params["candidate"]] = params.get("config")
         if self.flush is not None:
             # compiles what it needs, which no profile shall show
@@ -544,7 +549,7 @@ class Worker:
                 module = file.read()
         start = time.perf_counter_ns()
         overrides = params.get("overrides") or {}
-        path = self.kept.path(module, form, params["candidate"], overrides)
+        path = self.kept.path(module, form, overrides)
         restored = self.restore(path, module, overrides) if path and os.path.exists(path) else None
         try:
             loaded, signature, content = restored or (
@@ -768,6 +773,7 @@ class Worker:
         self.compiled_before = {}
         devices = [self.find(launch["candidate"]).count for launch in params["launches"]]
         for launch in params["launches"]:
+            self.compile_renamed(launch["candidate"])
             # A GPU's first run loads code, and XLA captures kernels in it that later runs replay: a profile would name
             # them differently.
             if self.device.platform != "cpu" and launch["candidate"] not in self.ran:
@@ -784,6 +790,17 @@ class Worker:
         path = os.path.join(params["folder"], "round.xplane.pb")
         take_profile(launch_all, path)
         return {"profile": path, "module_name": MODULE_NAME.replace("%d", "{candidate}"), "devices": devices}
+
+    def compile_renamed(self, candidate):
+        """Compiles a candidate again if its executable has the name of another one, because a profile shows names."""
+        params = self.renamed.pop(candidate, None)
+        if params is None:
+            return
+        with open(params["program"]["path"], "rb") as file:
+            module = file.read()
+        overrides = params.get("overrides") or {}
+        self.loaded[candidate], _ = self.compile(module, params["program"]["format"], candidate, overrides)
+        self.ran.discard(candidate)
 
     def marks(self, candidate):
         """An annotation's data on a candidate. The profiler cuts it at a `#`, so JSON escapes that character."""
@@ -806,10 +823,19 @@ class Worker:
     def end(self, _):
         self.forget_ahead()
         self.loaded, self.placed, self.inputs, self.flush, self.compiled_before = {}, {}, [], None, {}
+        self.renamed = {}
         return {}
 
     def shutdown(self, _):
         return {}
+
+
+def name_of(executable):
+    """The name of an executable's module; None if it does not show it."""
+    try:
+        return executable.hlo_modules()[0].name
+    except Exception:
+        return None
 
 
 def sixty_four_bits():

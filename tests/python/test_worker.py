@@ -158,11 +158,16 @@ def test_fresh_processes_load_what_was_compiled(tmp_path, monkeypatch):
     one = {"name": "x", "spec": "f32[4]", "path": str(tmp_path / "f32[4]"), "donated": False}
     kept = tmp_path / "kept"
 
-    def loaded(folder, **overrides):
+    def loaded(folder, candidate=0, **overrides):
         here = jax_worker.Worker(0, folder)
         here.begin({"inputs": [one] * count, "scratch": str(tmp_path)})
-        answer = here.load(load_of(0, DATA / "add.mlir") | {"overrides": overrides})
-        (output,) = here.outputs({"candidate": 0, "folder": str(tmp_path)})["outputs"]
+        answer = here.load(load_of(candidate, DATA / "add.mlir") | {"overrides": overrides})
+        (output,) = here.outputs({"candidate": candidate, "folder": str(tmp_path)})["outputs"]
+        # in a profile it has its own name, whoever compiled it
+        taken = here.measure_round({"launches": [{"candidate": candidate, "runs": 2}], "folder": str(tmp_path)})
+        space = jax.profiler.ProfileData.from_serialized_xspace(open(taken["profile"], "rb").read())
+        named = {dict(event.stats).get("hlo_module") for p in space.planes for line in p.lines for event in line.events}
+        assert {name for name in named if name} == {f"jit_autotune_fn_{candidate}"}
         assert answer["memory"]["output_bytes"] >= 16 and answer["signature"]["parameters"] == ["f32[4]"] * count
         return answer["compile_ns"], answer["executable"], list(np.fromfile(output["path"], "<f4"))
 
@@ -170,6 +175,9 @@ def test_fresh_processes_load_what_was_compiled(tmp_path, monkeypatch):
     assert first[0] > 0 and kept.stat().st_mode & 0o77 == 0
     again = loaded(str(kept))
     assert again[0] == 0 and again[1:] == first[1:]
+    # another race's number of the same program
+    other = loaded(str(kept), candidate=3)
+    assert other[0] == 0 and other[1:] == first[1:] and len(list(kept.iterdir())) == 1
     # other options are another program
     assert loaded(str(kept), xla_llvm_disable_expensive_passes="True")[0] > 0 and len(list(kept.iterdir())) == 2
     # what cannot be read back is compiled, and so is everything without a folder
