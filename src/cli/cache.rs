@@ -66,15 +66,29 @@ impl RunCache {
     }
 }
 
+/// What a run does with its cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CacheUse {
+    /// It keeps its decisions there.
+    Keeps,
+    /// It decides without it.
+    Ignores,
+    /// It says what is known, and decides nothing.
+    Looks,
+}
+
 /// Opens the cache of a run. It is opened for writing if the run keeps its decisions; a URL's folder is a tier above
 /// the published snapshot.
-pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, keeps: bool) -> Result<RunCache, Fault> {
+pub(super) fn open_run(args: &CacheArgs, signing: &SignerArgs, how: CacheUse) -> Result<RunCache, Fault> {
     let folder = folder(args);
-    let (ledger, shared) = match (address(args)?, keeps) {
-        (Some(address), false) => (open_url_for_reading(address, args)?, None),
-        (None, false) => (Ledger::in_memory(shipped(args)), None),
-        (None, true) => (open(args)?, None),
-        (Some(address), true) => {
+    let (ledger, shared) = match (address(args)?, how) {
+        (Some(address), CacheUse::Ignores | CacheUse::Looks) => (open_url_for_reading(address, args)?, None),
+        (None, CacheUse::Looks) if folder.as_ref().is_ok_and(|folder| folder.exists()) => {
+            (open_for_reading(args)?, None)
+        }
+        (None, CacheUse::Ignores | CacheUse::Looks) => (Ledger::in_memory(shipped(args)), None),
+        (None, CacheUse::Keeps) => (open(args)?, None),
+        (Some(address), CacheUse::Keeps) => {
             let (folder, shipped) = (folder_of(&address)?, shipped(args));
             let mut options = shared_options(args)?;
             options.signer = signing.signer(options.keys.as_ref())?;

@@ -93,7 +93,7 @@ pub(super) struct TuneArgs {
     /// Compile and race every candidate, including those predicted to be slow (docs/decisions.md)
     #[arg(long)]
     pub thorough: bool,
-    /// Print what would be tuned and how much there is to compile, and measure nothing
+    /// Print what would be tuned, what is cached already, and how much there is to compile; measure nothing
     #[arg(long)]
     pub dry_run: bool,
     /// With --dry-run: an absent device, named as for `compile`; may be repeated

@@ -24,7 +24,7 @@ use crate::tune::{
     TuningPlan, without_calls,
 };
 
-use super::cache::RunCache;
+use super::cache::{CacheUse, RunCache};
 use super::compiler_options::{ModulesToTune, say_use};
 use super::ending::cancel_flag;
 use super::fault::Fault;
@@ -179,7 +179,12 @@ impl<'a> OpenRun<'a> {
         let (args, cancel, scratch) = (inputs.args, cancel_flag()?, scratch()?);
         let opening = inputs.events.open(Slice::Step("open the cache"));
         // the cache comes first: a locked or broken one fails before a device is started
-        let cache = cache::open_run(&args.cache, &args.signer, !(args.no_persist || args.dry_run))?;
+        let how = match (args.dry_run, args.no_persist) {
+            (_, true) => CacheUse::Ignores,
+            (true, false) => CacheUse::Looks,
+            (false, false) => CacheUse::Keeps,
+        };
+        let cache = cache::open_run(&args.cache, &args.signer, how)?;
         drop(opening);
         let kept = kept_executables(args, &cache, &scratch)?;
         let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());

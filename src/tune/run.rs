@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::cache::{CacheKey, Entry};
+use crate::cache::{CacheKey, Entry, Tier};
 use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::hlo::Evidence;
@@ -19,7 +19,7 @@ use super::job::own_programs;
 use super::provisional::{ProvisionalCall, TunedCall};
 use super::searching::InvocationPlan;
 use super::time_breakdown::{Tally, time_breakdown};
-use super::tuner::Autotuner;
+use super::tuner::{Autotuner, DecidedEntry, known_before};
 use super::work::fill_work;
 use super::{
     AutotuningResult, MAX_RACED, OperationResult, PlannedInvocation, RESULT_SCHEMA, Status, TuneError, TuneOptions,
@@ -115,6 +115,11 @@ impl Autotuner<'_> {
         let mut result = self.nothing_yet(plan);
         for planned in plan {
             let mut operation = draft(planned);
+            if let Some((key, entry)) = self.decided_for(&planned.invocation) {
+                known_before(&mut operation, key, &entry);
+                result.operations.push(operation);
+                continue;
+            }
             match planned.invocation.runnable() {
                 Err(reason @ NotRunnable::ValuesUnknown(_)) => {
                     operation.status = Status::ValuesUnknown;
@@ -140,6 +145,18 @@ impl Autotuner<'_> {
         }
         result.notes.extend(forecast_note(&result.operations));
         result
+    }
+
+    /// What a run would find decided and would not measure again; of a call that is searched, nothing.
+    fn decided_for(&self, invocation: &Invocation) -> DecidedEntry {
+        if self.options.race.force || self.options.race.rounds.is_some() {
+            return None;
+        }
+        let identity = self.identity(invocation).ok()?;
+        let (entry, tier) = self.cached(&identity.key).ok()??;
+        let from = entry.provenance.as_ref()?;
+        let is_decided = tier != Tier::Shipped && from.job == identity.digest && from.untried == 0;
+        is_decided.then(|| (identity.key, entry))
     }
 
     /// The cost of compiling all of a call's programs here.
