@@ -156,7 +156,7 @@ impl Autotuner<'_> {
         let (entry, tier) = self.cached(&identity.key).ok()??;
         let from = entry.provenance.as_ref()?;
         let is_decided = tier != Tier::Shipped && from.job == identity.digest && from.untried == 0;
-        is_decided.then(|| (identity.key, entry))
+        is_decided.then_some((identity.key, entry))
     }
 
     /// The cost of compiling all of a call's programs here.
