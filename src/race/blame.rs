@@ -38,7 +38,7 @@ impl Measuring<'_> {
         if !self.process.breaks(&failure) {
             return self.fail(candidate, failure);
         }
-        if !self.forgive(candidate, &failure) {
+        if !self.forgive(candidate) {
             return self.blamed(candidate, failure);
         }
         self.restart(&failure)?;
@@ -58,7 +58,7 @@ impl Measuring<'_> {
     ) -> Result<Option<T>, RaceError> {
         match call(self.process.timer) {
             Ok(value) => Ok(Some(value)),
-            Err(failure) if self.process.breaks(&failure) && self.forgive(candidate, &failure) => {
+            Err(failure) if self.process.breaks(&failure) && self.forgive(candidate) => {
                 self.restart(&failure)?;
                 if candidate != self.referee.identity.baseline {
                     self.run_baseline()?;
@@ -72,11 +72,10 @@ impl Measuring<'_> {
         }
     }
 
-    /// Whether a candidate may be tried once more: not one that took too long, because it would cost the same time
-    /// again. The baseline always may: another candidate may have broken the worker in which it died.
-    fn forgive(&mut self, candidate: usize, failure: &Failure) -> bool {
-        let is_first = self.forgiven.candidates.insert(candidate) && failure.kind != FailureKind::Timeout;
-        is_first || candidate == self.referee.identity.baseline
+    /// Whether a candidate may be tried once more, also one that took too long: a busy machine may be the reason. The
+    /// baseline always may: another candidate may have broken the worker in which it died.
+    fn forgive(&mut self, candidate: usize) -> bool {
+        self.forgiven.candidates.insert(candidate) || candidate == self.referee.identity.baseline
     }
 
     pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), RaceError> {

@@ -43,7 +43,7 @@ fn options_of_a_process_are_tried_for_a_process_alone() {
     assert!(of_process.stderr.contains(&said), "{}", of_process.stderr);
     let found = of_process.json();
     let set = format!("set for the process: XLA_FLAGS='--{wide}=512'");
-    assert_eq!(found["notes"].as_array().unwrap().last().unwrap(), &set);
+    assert_eq!(found["notes"].as_array().unwrap().last().unwrap(), &set, "{found}\n{}", of_process.stderr);
     assert!(found["operations"][0]["speed_up"].as_f64().unwrap() > 1.9, "{found}");
     let flags = found["operations"][0]["flags"].to_string();
     assert!(flags.contains(&format!("not in the cache: `{wide}` acts on a process")), "{flags}");
