@@ -6,6 +6,8 @@ Private attributes of JAX are read with care: if a version of JAX has one elsewh
 from __future__ import annotations
 
 import base64
+import functools
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -65,13 +67,31 @@ def exported_text(module: Any) -> str | None:
     content = getattr(module, "mlir_module_serialized", None)
     if not isinstance(content, bytes):
         return None
-    from jax._src.interpreters import mlir
-    from jaxlib.mlir import ir
-    from jaxlib.mlir.dialects import stablehlo
-
-    with mlir.make_ir_context() as context:
-        parsed: ir.Module = stablehlo.deserialize_portable_artifact(context, content)
+    _, _, stablehlo, make_context = mlir_bindings()
+    with make_context() as context:
+        parsed = stablehlo.deserialize_portable_artifact(context, content)
         return str(parsed.operation.get_asm(enable_debug_info=True))
+
+
+@functools.cache
+def mlir_bindings() -> tuple[Any, Any, Any, Any]:
+    """MLIR's bindings: public in newer JAX, in `jaxlib` before. ImportError where they are too old."""
+    import jax
+
+    if jax.__version_info__ < (0, 6):
+        # seen in 0.4.30: serializing a module from Python ends the process
+        raise ImportError("MLIR's bindings of this JAX do not write artifacts")
+    from jax.interpreters.mlir import make_ir_context
+
+    def of(bindings: str) -> tuple[Any, Any, Any]:
+        parts = ("ir", "passmanager", "dialects.stablehlo")
+        ir, passmanager, stablehlo = (importlib.import_module(f"{bindings}.{part}") for part in parts)
+        return ir, passmanager, stablehlo
+
+    try:
+        return *of("jax.extend.mlir"), make_ir_context
+    except ImportError:
+        return *of("jaxlib.mlir"), make_ir_context
 
 
 def stablehlo_text(lowered: Any) -> str:

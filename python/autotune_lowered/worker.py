@@ -391,6 +391,10 @@ def why_no_profile(device):
     return "JAX's profiler was tried, and its profile holds nothing of the device"
 
 
+# of a SHA-256, which stands before the executable in its file
+DIGEST_BYTES = 32
+
+
 class Kept:
     """Executables that the workers of a run share, so that its fresh processes compile nothing: files in the tuner's
     private folder, named by what was compiled. On a CPU alone, where what is read back runs the same code."""
@@ -410,7 +414,9 @@ class Kept:
         None if there is none that this JAX reads."""
         try:
             with open(path, "rb") as file:
-                content = file.read()
+                digest, content = file.read(DIGEST_BYTES), file.read()
+            if hashlib.sha256(content).digest() != digest:
+                return None  # cut or changed
             from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
             return device.client.deserialize_executable(content, xla_client.DeviceList((device,)), options), content
@@ -423,7 +429,7 @@ class Kept:
         try:
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
-                file.write(content)
+                file.write(hashlib.sha256(content).digest() + content)
             os.replace(file.name, path)
         except OSError:
             pass  # it is compiled again

@@ -143,7 +143,6 @@ def test_arguments_are_those_of_jit(array):
     assert jnp.allclose(fast(jax.tree.map(jnp.copy, tree), 4.0, Settings(3.0)), array.sum(0) * 4 + 3 + 1)
     assert len(seen) == before and len(fast.configs) == 1
     lowered = fast.lower(tree, 2.0, Settings(3.0))
-    assert "donor" in lowered.as_text() or "aliasing" in lowered.as_text() or "kernel" in lowered.as_text()
     assert [one.donated for one in jax.tree.leaves(lowered.args_info[0][1])] == [True, True]
     with pytest.raises(TypeError, match="`settings` holds no array and cannot be hashed"):
         fast(tree, 2.0, [[]])
@@ -167,6 +166,68 @@ def test_a_part_of_a_jitted_program_is_tuned_while_that_is_traced(array):
     lines = str(recorded).splitlines()
     assert lines[0].split() == ["operation", "direction", "platform", "candidates", "programs"]
     assert [line.split()[1:] for line in lines[1:]] == [["forward", "cpu", "2", "2"], ["forward-vjp", "cpu", "2", "2"]]
+
+
+def test_what_is_known_later_is_used_later(array, cache, caplog, monkeypatch):
+    made = {"op": "later", "space": {"times": [1, 400]}}
+    key = (
+        "later@v1",
+        autotune_lowered.tunable(op="later", version=1, space=made["space"])(repeated).tunable.call_key(array),
+    )
+    # an overlay's config is not for good
+    fast = autotune_lowered.autotune(repeated, **made)
+    with autotune_lowered.overlay({key: {"times": 1}}):
+        fast(array)
+        assert fast.configs == {} and fast.result is None
+    # a failed call runs with the default, and then with what is found
+    monkeypatch.setattr(autotuned, "why_held", lambda: "held")
+    fast(array)
+    assert fast.configs == {key: {"times": 400}} and "runs with its default: held" in caplog.text
+    monkeypatch.undo()
+    monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(cache))
+    fast.tune(array)
+    assert fast.configs == {key: {"times": 1}}
+    compiled = []
+    monkeypatch.setattr(fast._tunable, "function", lambda x, *, times: compiled.append(times) or repeated(x, times=1))
+    fast(array)
+    assert compiled == [1]
+
+
+def test_a_number_is_an_array_for_a_recording_too(array):
+    def scaled(x, scale, *, parts=1):
+        return x * scale + 0 * parts
+
+    fast = autotune_lowered.autotune(scaled, {"parts": [1]}, op="scaled")
+    with autotune_lowered.recording("registry") as recorded:
+        fast(array, 2.0)
+        fast(array, 3.0)
+    assert {row["call_key"] for row in recorded.report()} == {
+        fast.tunable.call_key(array, jnp.float32(2.0)),
+    }
+
+
+def test_a_folder_that_can_only_be_read_has_answers_and_takes_none(array, cache, caplog, monkeypatch):
+    made = {"op": "fixed", "space": {"times": [1, 400]}}
+    autotune_lowered.autotune(repeated, **made)(array)
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: access(path, mode) and not (path == cache and mode == os.W_OK))
+    fast = autotune_lowered.autotune(repeated, **made)
+    fast(array)
+    assert list(fast.configs.values()) == [{"times": 1}] and fast.result is None
+    other = autotune_lowered.autotune(repeated, **made)
+    assert jnp.allclose(other(array[:64]), jnp.tanh(array[:64])) and "the cache is only read" in caplog.text
+    # a folder that cannot be made, and a program that is not there
+    caplog.clear()
+    file = cache / "file"
+    file.write_text("")
+    nowhere = autotune_lowered.autotune(repeated, cache=file / "below", **made)
+    assert jnp.allclose(nowhere(array), jnp.tanh(array)) and "cannot be written" in caplog.text
+    monkeypatch.undo()
+    monkeypatch.setenv("AUTOTUNE_LOWERED_EXE", "/nowhere/autotune-lowered")
+    without = autotune_lowered.autotune(repeated, cache=cache, space={"times": [1]}, op="without")
+    with pytest.raises(autotuned.ProgramError, match="cannot start `/nowhere/autotune-lowered`: .*; set AUTOTUNE"):
+        without.tune(array)
+    assert jnp.allclose(without(array), jnp.tanh(array)) and "cannot start" in caplog.text
 
 
 @pytest.fixture(autouse=True)

@@ -103,9 +103,9 @@ def test_arguments_that_no_program_takes_are_left_out(tmp_path):
     for candidate in record["candidates"]:
         digest = candidate["program"]["digest"]
         artifact = (tmp_path / "programs" / digest[:2] / f"{digest}.mlirbc").read_bytes()
-        from autotune_lowered.record.lowering import _mlir
+        from autotune_lowered._stages import mlir_bindings
 
-        _, _, stablehlo, context = _mlir()
+        _, _, stablehlo, context = mlir_bindings()
         with context() as made:
             text = str(stablehlo.deserialize_portable_artifact(made, artifact))
         head = next(line for line in text.splitlines() if "func.func public @main" in line)

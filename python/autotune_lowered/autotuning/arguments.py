@@ -47,7 +47,8 @@ def arguments_of(bound: inspect.BoundArguments, static: Collection[str], donated
     parts: dict[str, tuple[list[Any], list[int], Any]] = {}
     for name, value in bound.arguments.items():
         if name in static:
-            identity.append((name, _hashable(name, value)))
+            # 1, 1.0 and True are equal
+            identity.append((name, type(value), _hashable(name, value)))
             continue
         leaves, structure = tree.tree_flatten(value)
         places = [place for place, leaf in enumerate(leaves) if is_array(leaf) or _is_number(leaf)]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._jax import jax_for
+from .._program import ProgramError
 from .._recording import recording
 from ..lookup.cache import Cache, default_folder
 from ..lookup.device import device
@@ -70,21 +71,20 @@ class Autotuned:
         It may be a part of a jitted program. Under `vmap`, nothing is tuned: the best config that is known is used.
         """
         bound = self._bound(args, kwargs)
-        if active() is not None:
-            # what records also decides what is tuned
-            return self._tunable.run(*args, **kwargs)
         found = arguments_of(bound, self._static, self._donated)
         is_open = self._tunable.default.keys().isdisjoint(bound.arguments)
+        if active() is not None:
+            # what records also decides what is tuned
+            return self._run(found, found.arrays, found.donated)
         if found.is_traced:
             if is_open and not (call := self._call(found)).batch:
                 outside_of_traces(lambda: self._decide(call.key, found.without_values()))
             return self._run(found, found.arrays, found.donated)
         program = self._programs.get(found.identity)
         if program is None:
-            with self._lock:
-                program = self._program(found)
-                if is_open:
-                    self._decide(self._call(found).key, found)
+            is_final = not is_open or self._decide(self._call(found).key, found)
+            program = self._program(found)
+            if is_final:
                 self._programs[found.identity] = program
         return program(found.arrays, found.donated)
 
@@ -150,26 +150,31 @@ class Autotuned:
         run.__name__ = self.__name__
         return jax_for("autotune needs").jit(run, donate_argnums=1)
 
-    def _decide(self, key: str, arguments: Arguments) -> None:
-        """Finds the config of a call. If that is impossible, the default is used, and a warning says why."""
-        if key in self._tunable.decided or overlaid(self._tunable.op_id, key) is not None:
-            return
-        folder = self._folder()
-        entry = self._cached(key)
-        if entry is not None and self._is_current(entry, folder):
-            self._tunable.decided[key] = entry.config
-            return
-        try:
-            self._tune(arguments)
-        except TuningError as error:
-            self._tunable.decided.setdefault(key, dict(self._tunable.baseline))
-            _LOG.warning("`%s` runs with its default: %s", self.__name__, error)
+    def _decide(self, key: str, arguments: Arguments) -> bool:
+        """Finds the config of a call; an overlay's is not for good, and then the answer is `False`. If it cannot be
+        found, the default is used, and a warning says why."""
+        with self._lock:
+            if key in self._tunable.decided:
+                return True
+            if overlaid(self._tunable.op_id, key) is not None:
+                return False
+            folder = self._folder()
+            entry = self._cached(key)
+            if entry is not None and self._is_current(entry, folder):
+                self._tunable.decided[key] = entry.config
+                return True
+            try:
+                self._tune(arguments)
+            except (TuningError, ProgramError) as error:
+                self._tunable.decided.setdefault(key, dict(self._tunable.baseline))
+                _LOG.warning("`%s` runs with its default: %s", self.__name__, error)
+            return True
 
     def _tune(self, arguments: Arguments) -> AutotuningResult:
         call, folder = self._call(arguments), self._folder()
         key = call.key
         if folder is None:
-            raise TuningError("the cache is a file or a URL, which is only read: name a folder", 6)
+            raise TuningError("the cache is only read: name a folder that can be written", 6)
         if jax_for("autotune needs").process_count() > 1:
             raise TuningError(
                 "this program has several processes, which would choose apart from each other: tune in one process "
@@ -179,13 +184,16 @@ class Autotuned:
         if not self._in_process and (held := why_held()) is not None:
             raise TuningError(held, 5)
         registry = folder / _FOLDER / "registry"
-        folder.mkdir(parents=True, exist_ok=True)
-        with recording(registry, directions=self._directions) as recorded:
-            arrays_after_recording(self._tunable, call, key)
-        for row in recorded.report():
-            if "not_recorded" in row:
-                raise TuningError(f"{self._tunable.op_id}:{key} cannot be tuned: {row['not_recorded']}", 1)
-            supersede(registry / row["record"])
+        try:
+            self._code_file(folder, key).parent.mkdir(parents=True, exist_ok=True)
+            with recording(registry, directions=self._directions) as recorded:
+                arrays_after_recording(self._tunable, call, key)
+            for row in recorded.report():
+                if "not_recorded" in row:
+                    raise TuningError(f"{self._tunable.op_id}:{key} cannot be tuned: {row['not_recorded']}", 1)
+                supersede(registry / row["record"])
+        except OSError as error:
+            raise TuningError(f"the cache folder cannot be written: {error}; name another one", 6) from error
         module = self._program(arguments).lower(arguments.arrays, arguments.donated)
         with contextlib.ExitStack() as stack:
             how = dict(self._how)
@@ -194,6 +202,8 @@ class Autotuned:
                 how["options"] = [*how["options"], "--processes", "0"]
             result = tune(module, registry=registry, cache=folder, only=[self._tunable.op_id], **how)
         self._result = result
+        # what was compiled before may have another config
+        self._programs.clear()
         own = result.configs.get((self._tunable.op_id, key))
         self._tunable.decided[key] = dict(self._tunable.baseline) if own is None else own
         if own is None:
@@ -204,10 +214,11 @@ class Autotuned:
         return result
 
     def _folder(self) -> pathlib.Path | None:
-        """The cache's folder; `None` if the cache is a file, or a URL."""
+        """The cache's folder; `None` if the cache is a file, a URL, or a folder that can only be read."""
         named = pathlib.Path(self._cache) if self._cache is not None else default_folder()
         is_other = named.is_file() or ":/" in str(named) or (named.suffix and not named.is_dir())
-        return None if is_other else named
+        is_fixed = named.is_dir() and not os.access(named, os.W_OK)
+        return None if is_other or is_fixed else named
 
     def _cached(self, key: str) -> Entry | None:
         return Cache.open(self._cache).get(device(), self._tunable.op_id, key)
@@ -222,9 +233,7 @@ class Autotuned:
         return read_digest(self._code_file(folder, entry.call_key)) == code_digest(self._tunable.function)
 
     def _code_file(self, folder: pathlib.Path, key: str) -> pathlib.Path:
-        place = folder / _FOLDER / "code"
-        place.mkdir(parents=True, exist_ok=True)
-        return place / f"{self._tunable.op_id}-{key}"
+        return folder / _FOLDER / "code" / f"{self._tunable.op_id}-{key}"
 
 
 def read_digest(path: pathlib.Path) -> str | None:

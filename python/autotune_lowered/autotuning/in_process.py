@@ -36,7 +36,11 @@ def measuring_here() -> Iterator[tuple[str, Mapping[str, str]]]:
         listening.listen(_WAITING)
         threading.Thread(target=_accept, args=(listening,), daemon=True).start()
         relay = pathlib.Path(__file__).with_name("relay.py")
-        yield f"command:{shlex.quote(sys.executable)} {shlex.quote(str(relay))}", {SOCKET: str(path)}
+        try:
+            yield f"command:{shlex.quote(sys.executable)} {shlex.quote(str(relay))}", {SOCKET: str(path)}
+        finally:
+            # closing it would not end a thread that waits for a connection
+            listening.shutdown(socket.SHUT_RDWR)
 
 
 def _accept(listening: socket.socket) -> None:

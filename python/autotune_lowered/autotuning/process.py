@@ -9,7 +9,7 @@ from collections.abc import Callable
 from .._jax import jax_for
 
 
-def outside_of_traces(work: Callable[[], None]) -> None:
+def outside_of_traces(work: Callable[[], object]) -> None:
     """Do something while this thread traces a program, and wait for it. What it raises is raised here."""
     jax = jax_for("autotune needs")
     # what is set for this thread alone is a part of the program

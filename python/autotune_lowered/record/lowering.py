@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
-import importlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._label import PAYLOAD
+from .._stages import mlir_bindings
 from .dtypes import is_real
 
 # old enough for plugins of early 2025; a program that needs a newer version is written in JAX's current one
@@ -98,7 +97,7 @@ def _portable(exported: Any) -> Lowered:
     text = exported.mlir_module()
     kept = tuple(exported.module_kept_var_idx)
     try:
-        ir, passmanager, stablehlo, make_context = _mlir()
+        ir, passmanager, stablehlo, make_context = mlir_bindings()
         with make_context():
             module = ir.Module.parse(text)
             module.operation.attributes["sym_name"] = ir.StringAttr.get("module")
@@ -165,27 +164,6 @@ def _serialize(stablehlo: Any, module: Any, has_shardy: bool) -> Any:
         return stablehlo.serialize_portable_artifact(module, _TARGET_VERSION)
     except Exception:  # the bindings' own error class differs between versions
         return stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version())
-
-
-@functools.cache
-def _mlir() -> tuple[Any, Any, Any, Any]:
-    """MLIR's bindings: public in newer JAX, in `jaxlib` before. ImportError where they are too old."""
-    import jax
-
-    if jax.__version_info__ < (0, 6):
-        # seen in 0.4.30: serializing a module from Python ends the process
-        raise ImportError("MLIR's bindings of this JAX do not write artifacts")
-    from jax.interpreters.mlir import make_ir_context
-
-    def of(bindings: str) -> tuple[Any, Any, Any]:
-        parts = ("ir", "passmanager", "dialects.stablehlo")
-        ir, passmanager, stablehlo = (importlib.import_module(f"{bindings}.{part}") for part in parts)
-        return ir, passmanager, stablehlo
-
-    try:
-        return *of("jax.extend.mlir"), make_ir_context
-    except ImportError:
-        return *of("jaxlib.mlir"), make_ir_context
 
 
 def cotangents_of(function: Function, specs: Sequence[Any]) -> list[Any]:

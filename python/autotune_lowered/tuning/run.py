@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._printable import printable
-from .._program import find_program
+from .._program import ProgramError, find_program
 from .._scratch import scratch_folder
 from .._stages import lowered_for
 from ..module import dump_quietly
@@ -121,9 +121,11 @@ def _is_watched() -> bool:
 
 
 def _run(words: list[str], environment: Mapping[str, str], is_shown: bool) -> dict[str, Any]:
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment
-    )
+    pipe = subprocess.PIPE
+    try:
+        process = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, errors="replace", env=environment)
+    except OSError as error:
+        raise ProgramError(f"cannot start `{words[0]}`: {error}; set AUTOTUNE_LOWERED_EXE to the program") from None
     assert process.stdout is not None and process.stderr is not None
     said: list[str] = []
 

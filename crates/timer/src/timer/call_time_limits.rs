@@ -59,7 +59,7 @@ impl CallTimeLimits {
         }
     }
 
-    /// Takes what a call that took outputs took, all of whose kind are about as long.
+    /// Takes the time of a call that took outputs. Others of its kind write as much, so they take about as long.
     pub(super) fn took_outputs(&mut self, took: Duration) {
         self.longest_outputs = self.longest_outputs.max(Some(took));
     }
