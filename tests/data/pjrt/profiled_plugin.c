@@ -6,7 +6,8 @@
  * drop-later, lossy (each launch in two kernels, of which the second launch lacks the second), counted (events are
  * reported as lost that no launch lacks), no-plane, subscriber, huge, small-extension, small-api, long-api, no-programs, shared-id, crash,
  * now (profiles are of the present, others of the year 2023), named (a launch takes as many nanoseconds as the name of its
- * module says: `takes_80000`; compiled under XLA_FLAGS that hold SIMULATED_PROFILER_FLAG, `takes_8…` becomes `takes_4…`).
+ * module says: `takes_80000`; where XLA_FLAGS or the options of the compilation hold SIMULATED_PROFILER_FLAG, `takes_8…`
+ * becomes `takes_4…`).
  * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
  */
 #define _GNU_SOURCE
@@ -89,6 +90,8 @@ struct compile_args {
   void *extension_start;
   void *client;
   struct program *program;
+  const char *options;
+  size_t options_size;
 };
 
 /* of `PJRT_LoadedExecutable_GetExecutable`, and with fewer words of `PJRT_Executable_Destroy` */
@@ -141,7 +144,9 @@ static uint64_t ns_by_name(void *loaded) {
 
 static void *compile(struct compile_args *args) {
   const char *flag = getenv("SIMULATED_PROFILER_FLAG"), *flags = getenv("XLA_FLAGS");
-  if (!flag || !flags || !strstr(flags, flag)) return real_compile(args);
+  if (!flag) return real_compile(args);
+  int of_process = flags && strstr(flags, flag);
+  if (!of_process && !memmem(args->options, args->options_size, flag, strlen(flag))) return real_compile(args);
   struct program program = *args->program;
   program.code = malloc(program.code_size);
   memcpy(program.code, args->program->code, program.code_size);
