@@ -22,7 +22,7 @@ _NAMES = {
     "Device": "cache",
     "Entry": "cache",
     "SnapshotMismatch": "cache",
-    "TuningError": "tuning.run",
+    "TuningError": "tuning.process",
     "adapt": "adapters.adapt",
     "autotune": "autotuning.autotuned",
     "autotune_lowered": "tuning.run",
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
     from .lookup.jit import jit as jit
     from .record.target_mesh import target_mesh as target_mesh
     from .tunables.tunable import tunable as tunable
+    from .tuning.process import TuningError as TuningError
     from .tuning.result import AutotuningResult as AutotuningResult
-    from .tuning.run import TuningError as TuningError
     from .tuning.run import autotune_lowered as autotune_lowered
     from .tuning.run import tune as tune
     from .variants import dump as dump

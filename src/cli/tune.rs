@@ -13,15 +13,14 @@ use super::profile;
 use super::say::say;
 use super::scan::{nothing_matched, user_labels};
 use super::tune_args::TuneArgs;
-use super::tune_run::{OpenRun, RunInputs};
+use super::tune_run::OpenRun;
 
 /// Tunes a module and prints the result.
 pub(super) fn run(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    let inputs = match RunInputs::read(args)? {
-        Ok(inputs) => inputs,
+    let mut run = match OpenRun::open(args)? {
+        Ok(run) => run,
         Err(scan) => return without_labels(args, &scan, out),
     };
-    let mut run = OpenRun::open(inputs)?;
     let outcome = run.tune(bars);
     run.write(outcome, out)
 }

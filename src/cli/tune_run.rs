@@ -1,9 +1,11 @@
 //! A tuning run: its inputs are read, its cache and its devices are opened, and its outcome is written.
 
 use std::io::Write;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use indicatif::MultiProgress;
@@ -43,7 +45,7 @@ use super::{cache, candidates, executables, exit, profile, selftest};
 type Subject = (Option<PlanSource>, Option<ModulesToTune>);
 
 /// What a run tunes, how, and where its report and its trace go.
-pub(super) struct RunInputs<'a> {
+struct RunInputs<'a> {
     args: &'a TuneArgs,
     /// When the run began.
     begin: Instant,
@@ -62,8 +64,7 @@ pub(super) struct RunInputs<'a> {
 
 impl<'a> RunInputs<'a> {
     /// Reads everything that the arguments name; only the scan if the module holds nothing to tune.
-    pub(super) fn read(args: &'a TuneArgs) -> Result<Result<Self, Scan>, Fault> {
-        let begin = Instant::now();
+    fn read(args: &'a TuneArgs, begin: Instant) -> Result<Result<Self, Scan>, Fault> {
         let trace = args.trace_run.as_deref().map(|path| (path, Arc::new(Mutex::new(RunTrace::default()))));
         let events = trace.iter().fold(Events::default(), |events, (_, trace)| events.and(trace.clone()));
         let options = options(args)?;
@@ -173,11 +174,25 @@ pub(super) struct RunOutcome {
     of_modules: Result<(), Fault>,
 }
 
-impl<'a> OpenRun<'a> {
-    /// Opens the cache and starts the timers.
-    pub(super) fn open(mut inputs: RunInputs<'a>) -> Result<Self, Fault> {
-        let (args, cancel, scratch) = (inputs.args, cancel_flag()?, scratch()?);
-        let opening = inputs.events.open(Slice::Step("open the cache"));
+/// A run's cache and its first timer, which need nothing of the module.
+struct OpenDevice {
+    timer: Box<dyn Timer>,
+    by: TimerArgs,
+    /// The time that the timer took to start.
+    took: Duration,
+    cache: RunCache,
+    /// The folder of the run's executables.
+    kept: PathBuf,
+    cancel: Arc<AtomicBool>,
+    /// Deleted last.
+    scratch: Scratch,
+}
+
+impl OpenDevice {
+    /// Opens the cache and starts the timer.
+    fn open(args: &TuneArgs, events: &Events) -> Result<Self, Fault> {
+        let (cancel, scratch) = (cancel_flag()?, scratch()?);
+        let opening = events.open(Slice::Step("open the cache"));
         // the cache comes first: a locked or broken one fails before a device is started
         let how = match (args.dry_run, args.no_persist) {
             (_, true) => CacheUse::Ignores,
@@ -187,15 +202,41 @@ impl<'a> OpenRun<'a> {
         let cache = cache::open_run(&args.cache, &args.signer, how)?;
         drop(opening);
         let kept = kept_executables(args, &cache, &scratch)?;
-        let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
-        let from = Executables { kept: &kept, compiled, verify_key };
-        let starting = inputs.events.open(Slice::Step("start the timer"));
+        let _starting = events.open(Slice::Step("start the timer"));
         let by = TimerArgs { needs_profiles: args.keep.keep_profiles.is_some(), ..args.timer.clone() };
+        let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
         let begin = Instant::now();
-        let timer = start_first(&by, args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice()), from)?;
-        let took = begin.elapsed();
+        let timer = start_first(&by, devices, executables_of(args, &kept))?;
+        Ok(Self { timer, by, took: begin.elapsed(), cache, kept, cancel, scratch })
+    }
+}
+
+impl<'a> OpenRun<'a> {
+    /// Reads the inputs and opens the device; only the scan if the module holds nothing to tune.
+    pub(super) fn open(args: &'a TuneArgs) -> Result<Result<Self, Scan>, Fault> {
+        let begin = Instant::now();
+        let (inputs, device) = match args.module == Path::new("-") {
+            // who writes it may take a while
+            true => thread::scope(|scope| {
+                let reading = scope.spawn(|| RunInputs::read(args, begin));
+                let device = OpenDevice::open(args, &Events::default());
+                (reading.join().unwrap_or_else(|panic| resume_unwind(panic)), Some(device))
+            }),
+            false => (RunInputs::read(args, begin), None),
+        };
+        let inputs = match inputs? {
+            Ok(inputs) => inputs,
+            Err(scan) => return Ok(Err(scan)),
+        };
+        let device = device.unwrap_or_else(|| OpenDevice::open(args, &inputs.events))?;
+        Self::of(inputs, device).map(Ok)
+    }
+
+    /// Plans for the device, and starts the timers beside the first one.
+    fn of(mut inputs: RunInputs<'a>, device: OpenDevice) -> Result<Self, Fault> {
+        let OpenDevice { timer, by, took, cache, kept, cancel, scratch } = device;
+        let args = inputs.args;
         let keeper = args.keep.keeper(&*timer, args.dry_run)?;
-        drop(starting);
         let (resolution, of_selftest) =
             selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
         let mut options = inputs.options.clone().resolution(resolution.floor).spread(resolution.spread);
@@ -210,6 +251,7 @@ impl<'a> OpenRun<'a> {
             }
         }
         let calls = planned(&mut inputs, &*timer)?;
+        let from = executables_of(args, &kept);
         let others = others(&inputs, calls.as_ref(), (&by, from), (&*timer, keeper.is_some()))?;
         let lowering = args.recorder.lowering(&args.timer.limits)?;
         Ok(Self {
@@ -298,6 +340,11 @@ fn kept_executables(args: &TuneArgs, cache: &RunCache, scratch: &Scratch) -> Res
         true => Ok(executables::folder_to_look_in(cache.folder.as_deref(), scratch.path())),
         false => executables::folder_for(&cache.ledger, scratch.path()),
     }
+}
+
+/// Where a run's executables come from.
+fn executables_of<'a>(args: &'a TuneArgs, kept: &'a Path) -> Executables<'a> {
+    Executables { kept, compiled: &args.compiled, verify_key: args.cache.verify_key.as_deref() }
 }
 
 /// The plan of the labelled calls, for the timer's device.

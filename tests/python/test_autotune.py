@@ -168,6 +168,26 @@ def test_a_part_of_a_jitted_program_is_tuned_while_that_is_traced(array):
     assert [line.split()[1:] for line in lines[1:]] == [["forward", "cpu", "2", "2"], ["forward-vjp", "cpu", "2", "2"]]
 
 
+def test_functions_of_several_threads_and_functions_within_are_tuned_one_after_the_other(array):
+    def within(x, *, times=400):
+        return repeated(x, times=times)
+
+    inner = autotune_lowered.autotune(within, {"times": [1, 400]})
+
+    def around(x, *, times=400):
+        return inner(x) + repeated(x, times=times)
+
+    outer = autotune_lowered.autotune(around, {"times": [1, 400]})
+    others = [autotune_lowered.autotune(repeated, {"times": [1, 400]}, op=f"of_thread_{n}") for n in range(2)]
+    threads = [threading.Thread(target=function, args=(array,)) for function in (outer, *others)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for function in (inner, outer, *others):
+        assert list(function.configs.values()) == [{"times": 1}], function
+
+
 def test_what_is_known_later_is_used_later(array, cache, caplog, monkeypatch):
     made = {"op": "later", "space": {"times": [1, 400]}}
     key = (

@@ -16,6 +16,7 @@ from typing import Any
 from .._jax import jax_for
 from .._program import ProgramError
 from .._recording import recording
+from .._stages import stablehlo_text
 from ..lookup.cache import Cache, default_folder
 from ..lookup.device import device
 from ..lookup.entry import Entry
@@ -26,8 +27,9 @@ from ..tunables.call import Call
 from ..tunables.recorded import arrays_after_recording
 from ..tunables.search_space import Config, Constraint
 from ..tunables.tunable import Tunable
+from ..tuning.process import Tuning, TuningError
 from ..tuning.result import AutotuningResult
-from ..tuning.run import TuningError, tune
+from ..tuning.run import arguments as program_arguments
 from .arguments import Arguments, arguments_of
 from .code import code_digest
 from .in_process import measuring_here
@@ -38,6 +40,9 @@ _LOG = logging.getLogger("autotune_lowered")
 
 # of a SHA-256
 _DIGITS = 64
+
+# one tuning of this process at a time: two would disturb each other, and a cache is open once
+_MEASURING = threading.Lock()
 
 # below a cache folder: what its functions were tuned from
 _FOLDER = "autotuned-v1"
@@ -183,24 +188,11 @@ class Autotuned:
             )
         if not self._in_process and (held := why_held()) is not None:
             raise TuningError(held, 5)
-        registry = folder / _FOLDER / "registry"
         try:
             self._code_file(folder, key).parent.mkdir(parents=True, exist_ok=True)
-            with recording(registry, directions=self._directions) as recorded:
-                arrays_after_recording(self._tunable, call, key)
-            for row in recorded.report():
-                if "not_recorded" in row:
-                    raise TuningError(f"{self._tunable.op_id}:{key} cannot be tuned: {row['not_recorded']}", 1)
-                supersede(registry / row["record"])
         except OSError as error:
-            raise TuningError(f"the cache folder cannot be written: {error}; name another one", 6) from error
-        module = self._program(arguments).lower(arguments.arrays, arguments.donated)
-        with contextlib.ExitStack() as stack:
-            how = dict(self._how)
-            if self._in_process:
-                how["timer"], how["environment"] = stack.enter_context(measuring_here())
-                how["options"] = [*how["options"], "--processes", "0"]
-            result = tune(module, registry=registry, cache=folder, only=[self._tunable.op_id], **how)
+            raise _cannot_write(error) from error
+        result = self._measured(call, arguments, folder)
         self._result = result
         # what was compiled before may have another config
         self._programs.clear()
@@ -212,6 +204,36 @@ class Autotuned:
         else:
             write_whole(self._code_file(folder, key), code_digest(self._tunable.function).encode())
         return result
+
+    def _measured(self, call: Call, arguments: Arguments, folder: pathlib.Path) -> AutotuningResult:
+        # a function within may be tuned meanwhile, in the same cache
+        module = stablehlo_text(self._program(arguments).lower(arguments.arrays, arguments.donated))
+        registry = folder / _FOLDER / "registry"
+        with _MEASURING, contextlib.ExitStack() as stack:
+            how = dict(self._how)
+            environment: Mapping[str, str] = {}
+            options = [*how.pop("options"), "--only", self._tunable.op_id]
+            if self._in_process:
+                how["timer"], environment = stack.enter_context(measuring_here())
+                options += ["--processes", "0"]
+            progress = how.pop("progress")
+            # it starts its worker while this process records
+            words = program_arguments("-", registry, folder, **how)
+            tuning = stack.enter_context(Tuning([*words, *options], environment, progress))
+            self._record(registry, call)
+            return tuning.result(module)
+
+    def _record(self, registry: pathlib.Path, call: Call) -> None:
+        try:
+            with recording(registry, directions=self._directions) as recorded:
+                arrays_after_recording(self._tunable, call, call.key)
+            for row in recorded.report():
+                if "not_recorded" in row:
+                    reason = f"{self._tunable.op_id}:{call.key} cannot be tuned: {row['not_recorded']}"
+                    raise TuningError(reason, 1)
+                supersede(registry / row["record"])
+        except OSError as error:
+            raise _cannot_write(error) from error
 
     def _folder(self) -> pathlib.Path | None:
         """The cache's folder; `None` if the cache is a file, a URL, or a folder that can only be read."""
@@ -234,6 +256,10 @@ class Autotuned:
 
     def _code_file(self, folder: pathlib.Path, key: str) -> pathlib.Path:
         return folder / _FOLDER / "code" / f"{self._tunable.op_id}-{key}"
+
+
+def _cannot_write(error: OSError) -> TuningError:
+    return TuningError(f"the cache folder cannot be written: {error}; name another one", 6)
 
 
 def read_digest(path: pathlib.Path) -> str | None:
