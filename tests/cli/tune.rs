@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::OnceLock;
@@ -33,6 +33,23 @@ fn a_program_loads_the_best_config_at_run_time() {
     assert!(found.starts_with(&format!("{config} (from the snapshot tier)")), "{found}");
     assert!(found.contains("StaleEnvironment"), "the example knows no platform version: {found}");
     assert!(load("0000000000000000").contains("not for `0000000000000000`"));
+}
+
+/// Who pipes a module in may take his time, so the timer starts meanwhile; what is wrong with the module is said first.
+#[test]
+fn the_timer_starts_while_standard_input_is_read() {
+    let place = Place::new();
+    let pipe = place.text("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let worker = place.file("worker.sh", format!("echo begun > '{pipe}'\nexit 1\n"));
+    let mut tune = command(&place.path("cache"));
+    tune.args(["-", "--registry", "none", "--timer", &format!("command:sh {worker}")]).stdin(Stdio::piped());
+    let mut tune = tune.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // nothing is written yet
+    assert_eq!(fs::read_to_string(&pipe).unwrap(), "begun\n");
+    tune.stdin.take().unwrap().write_all(b"no module").unwrap();
+    let run = Run::of(tune.wait_with_output().unwrap(), &["-"]);
+    assert!(run.fault().contains("`standard input`: is not a module"), "{}", run.stderr);
 }
 
 /// The small step tuned on the real plugin, once for all tests here, and the resulting cache folder.
