@@ -46,7 +46,7 @@
 //! | Share caches between machines | [`remote`], [`signature`] |
 //! | Race programs; run all steps; measure one program | [`race`], [`tune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
-//! | Check that cached configs still hold, and find this machine's noise floor | [`gate`], [`selftest`] |
+//! | Check that cached configs still hold, also with another compiler; find this machine's noise floor | [`gate`], [`upgrade`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
 //! | Draw what happened | [`report`] |
 //!
@@ -103,3 +103,4 @@ pub mod selftest;
 pub mod settings;
 pub mod sled_store;
 pub mod tune;
+pub mod upgrade;

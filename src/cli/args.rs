@@ -18,6 +18,7 @@ use super::report::ReportArgs;
 use super::scan::ScanArgs;
 use super::selftest::SelftestArgs;
 use super::tune_args::TuneArgs;
+use super::upgrade::UpgradeArgs;
 use super::worker::WorkerCommand;
 
 /// An offline autotuner for lowered HLO computations.
@@ -88,6 +89,9 @@ pub(super) enum Command {
     Compile(CompileArgs),
     /// Measure cached configs again and fail if one regressed: a gate for CI (docs/fleet.md)
     Check(CheckArgs),
+    /// Measure cached configs under another compiler before you change to it: which hold, and which to tune again
+    /// (docs/upgrade.md)
+    Upgrade(UpgradeArgs),
     /// Race whole programs, or several ways to compile one, and report which differences exceed the noise
     /// (docs/compare.md)
     Compare(CompareArgs),

@@ -29,7 +29,7 @@ use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::input_args::InputArgs;
-use super::options::{CacheArgs, Format, FormatArg, number, part, seconds};
+use super::options::{CacheArgs, Format, FormatArg, part, probability, seconds};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, PlanSource};
 use super::programs::ProgramReader;
@@ -93,11 +93,6 @@ pub(super) struct CheckArgs {
 pub(super) enum AnnotationsArg {
     /// Workflow commands of GitHub Actions
     Github,
-}
-
-fn probability(text: &str) -> Result<f64, String> {
-    // below this, rounds could not provide the evidence
-    number(text, 1e-9..1.0, "a number of at least 1e-9 and below 1, such as 0.01")
 }
 
 /// Checks a module's cached configs and prints the result of each.

@@ -115,11 +115,11 @@ pub(super) fn run(args: &CompareArgs, bars: &MultiProgress, out: &mut dyn Write)
     let ledger = args.race.ledger()?;
     let folder = executables::folder_for(&ledger, scratch.path())?;
     let (timers, owners) = timers(&args.race.timer, given);
-    for (contestant, owner) in contestants.iter_mut().zip(&owners) {
-        contestant.timer = *owner;
+    for (contestant, owner) in contestants.iter_mut().zip(owners) {
+        contestant.timer = owner;
     }
-    let (mut timer, names) = start(&timers, owners, &folder)?;
-    let options = args.race.options(args.rounds, args.budget, args.min_difference);
+    let (mut timer, names) = start(&timers, &folder)?;
+    let options = args.race.options(args.rounds, args.budget, args.min_difference).copy_timer(copy_timer(&timers));
     let events = Events::default().and(Progress::new(bars.clone()));
     let mut runner = Runner::new(&mut *timer, &ledger, &cancel, &events);
     let result = compare(&mut runner, &contestants, &options, scratch.path()).map_err(fault)?;
@@ -152,8 +152,14 @@ fn timers(all: &TimerArgs, contestants: &[ContestantArgs]) -> (Vec<TimerArgs>, V
     (timers, owners)
 }
 
-/// The one timer, or several side by side, with their names.
-fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<(Box<dyn Timer>, Vec<String>), Fault> {
+/// The timer of the first one's copy: its own process, if the others have theirs, because their differences are noise
+/// too.
+fn copy_timer(timers: &[TimerArgs]) -> usize {
+    if timers.len() > 1 { timers.len() } else { 0 }
+}
+
+/// The one timer, or several side by side and that of the copy, with their names.
+fn start(timers: &[TimerArgs], folder: &Path) -> Result<(Box<dyn Timer>, Vec<String>), Fault> {
     let mut started = Vec::with_capacity(timers.len());
     let mut names = Vec::with_capacity(timers.len());
     for timer in timers {
@@ -166,10 +172,8 @@ fn start(timers: &[TimerArgs], mut owners: Vec<usize>, folder: &Path) -> Result<
     let first = others.next().ok_or_else(|| Fault::new(exit::USAGE, "name two or more modules"))?;
     let mut others: Vec<Box<dyn Timer>> = others.collect();
     let Some(own) = timers.first().filter(|_| !others.is_empty()) else { return Ok((first, names)) };
-    // the others run in separate processes, and so must the first one's copy, because their differences are noise too
     others.push(start_timer(own, Executables::kept(folder))?);
-    owners.push(others.len());
-    Ok((Box::new(SideBySide::new(first, others, owners).map_err(Fault::device)?), names))
+    Ok((Box::new(SideBySide::new(first, others).map_err(Fault::device)?), names))
 }
 
 /// The fault of a race that ended without a result.

@@ -17,7 +17,7 @@ pub const DEVICE_TROUBLE: u8 = 5;
 /// The cache cannot be used: locked by another process, unwritable, full disk; a remote one unreachable, damaged, not
 /// signed.
 pub const CACHE_TROUBLE: u8 = 6;
-/// A cached config regressed, is no longer better than the baseline, or fails.
+/// A cached config regressed, is no longer better than the baseline, or fails; or would with another compiler.
 pub const REGRESSED: u8 = 7;
 /// Two caches differ.
 pub const DIFFERENT: u8 = 8;
@@ -35,7 +35,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, unreachable or untrusted"),
-    (REGRESSED, "`check`: a cached config regressed, is no longer better than the baseline, or fails"),
+    (
+        REGRESSED,
+        "`check`: a cached config regressed, is no longer better than the baseline, or fails; `upgrade`: a config is to be \
+         tuned again, its compiler regressed, or it breaks",
+    ),
     (DIFFERENT, "`cache diff`: two caches differ"),
     (ON_DEFAULTS, "`scan --fail-on-defaults`: a kernel runs on default values"),
     (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are kept"),

@@ -9,6 +9,7 @@ mod check;
 mod compare;
 mod compile;
 mod compiler_options;
+mod compiler_side;
 mod config_file;
 mod confirm_args;
 mod contestants;
@@ -55,6 +56,7 @@ mod tolerance_args;
 mod tune;
 mod tune_args;
 mod tune_run;
+mod upgrade;
 mod verify;
 mod worker;
 

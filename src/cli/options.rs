@@ -26,6 +26,12 @@ pub(super) enum Format {
     Json,
 }
 
+/// Parses a probability of false alarms.
+pub(super) fn probability(text: &str) -> Result<f64, String> {
+    // below this, rounds could not provide the evidence
+    number(text, 1e-9..1.0, "a number of at least 1e-9 and below 1, such as 0.01")
+}
+
 /// Parses the metric.
 pub(super) fn metric() -> impl TypedValueParser<Value = Metric> {
     let metrics = [

@@ -50,6 +50,8 @@ pub struct CompareOptions {
     pub rules: ComparisonRules,
     /// Whether the first contestant is compiled and loaded once more, to measure the effect of noise alone.
     pub with_copy: bool,
+    /// The copy's timer, as a contestant's.
+    pub copy_timer: usize,
     /// How the inputs are made.
     pub inputs: InputOptions,
     /// Identifies one of several comparisons of the same programs, whose samples are never mixed.
@@ -64,6 +66,7 @@ impl Default for CompareOptions {
             race: RaceOptions::default(),
             rules: ComparisonRules::default(),
             with_copy: true,
+            copy_timer: 0,
             inputs: InputOptions::default(),
             stage: "compare".to_owned(),
             tells_preflight: true,
@@ -84,6 +87,7 @@ setters!(CompareOptions {
     race: RaceOptions,
     rules: ComparisonRules,
     with_copy: bool,
+    copy_timer: usize,
     inputs: InputOptions,
     stage: String,
     tells_preflight: bool,

@@ -46,7 +46,7 @@ pub fn compare(
     let copy = options.with_copy.then_some(contestants.len());
     let files = write_programs(contestants, scratch)?;
     let mut job = Job::new(Call::new("compare@v1", first.program.digest().to_short()), scratch)
-        .candidates(candidates(contestants, &files, copy))
+        .candidates(candidates(contestants, &files, copy.map(|_| options.copy_timer)))
         .cache_state(options.race.cache_state.clone());
     let signature = signature(runner.timer, &job, contestants)?;
     let inputs = shared_inputs(contestants, &signature.parameters, &options.inputs, scratch)?;
@@ -98,13 +98,13 @@ fn write_programs(contestants: &[Contestant], scratch: &Path) -> Result<BTreeMap
     Ok(files)
 }
 
-/// The contestants, and then the first one's copy.
+/// The contestants, and then the first one's copy, which has this timer.
 fn candidates(
     contestants: &[Contestant],
     files: &BTreeMap<Digest, ProgramFile>,
-    copy: Option<usize>,
+    timer_of_copy: Option<usize>,
 ) -> Vec<JobCandidate> {
-    let candidate = |place: usize, contestant: &Contestant, build: Build| {
+    let candidate = |place: usize, contestant: &Contestant, build: Build, timer: usize| {
         // its name in logs and traces; programs and options are part of the job anyway
         let mut name = Map::from_iter([("contestant".to_owned(), Value::from(place + 1))]);
         if contestants.iter().any(|contestant| contestant.timer > 0) {
@@ -114,16 +114,15 @@ fn candidates(
             name.insert("copy".to_owned(), Value::from(build.copy));
         }
         let file = files.get(&contestant.program.identity()).cloned();
-        JobCandidate::new(Config::new(name)).program(file).build(build)
+        JobCandidate::new(Config::new(name)).program(file).build(build).timer(timer)
     };
     let all = contestants
         .iter()
         .enumerate()
-        .map(|(place, contestant)| candidate(place, contestant, contestant.build.clone()));
-    let first = contestants.first().filter(|_| copy.is_some());
-    let copies = first.map(|first| {
+        .map(|(place, contestant)| candidate(place, contestant, contestant.build.clone(), contestant.timer));
+    let copies = contestants.first().zip(timer_of_copy).map(|(first, timer)| {
         let number = first.build.copy.saturating_add(1);
-        candidate(0, first, first.build.clone().copy(number))
+        candidate(0, first, first.build.clone().copy(number), timer)
     });
     all.chain(copies).collect()
 }

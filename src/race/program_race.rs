@@ -39,6 +39,8 @@ pub struct ProgramRace {
     /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline
     /// from itself.
     pub slack: Vec<f64>,
+    /// The relative tolerance of outputs that replaces those of their types, if the programs' call has one.
+    pub tolerance: Option<f64>,
     /// Whether outputs within the tolerance are right without further questions, because the caller has a reference of
     /// its own.
     pub has_own_reference: bool,
@@ -51,8 +53,8 @@ impl ProgramRace {
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
         let (joins_executables, is_exact, slack, has_own_reference) = (false, false, Vec::new(), false);
         let (stage, goal) = (stage.into(), RaceGoal::Best);
-        let fills = Vec::new();
-        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, has_own_reference, fills }
+        let (fills, tolerance) = (Vec::new(), None);
+        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, tolerance, has_own_reference, fills }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -64,6 +66,9 @@ impl ProgramRace {
         hasher
             .field(serde_json::to_string(&by.as_condition()).unwrap_or_default().as_bytes())
             .field(self.inputs.as_bytes());
+        if let Some(tolerance) = self.tolerance {
+            hasher.field(b"tolerance").field(&tolerance.to_le_bytes());
+        }
         for candidate in &self.job.candidates {
             let program = candidate.program.as_ref().map(|file| file.program.semantic_digest);
             hasher.field(program.as_ref().map(|digest| &digest.as_bytes()[..]).unwrap_or_default());
@@ -167,7 +172,8 @@ pub(crate) fn confirm_programs(
         return Ok(Vec::new());
     }
     let by = runner.timer.info().measured_by(&options.cache_state);
-    let identity = JobIdentity::of_programs(&race.job, race.digest(&*runner.timer, &by), &*runner.timer);
+    let digest = options.tolerances.in_digest(race.digest(&*runner.timer, &by));
+    let identity = JobIdentity::of_programs(&race.job, digest, &*runner.timer);
     let mut evidence = JobEvidence::stored(runner.ledger, identity.digest, false)?;
     let rules = options.clone().without_verdict();
     let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
@@ -189,7 +195,7 @@ impl ProgramRace {
             needs_finite: self.goal == RaceGoal::Best,
             slack: &self.slack,
             fills: &self.fills,
-            tolerance: None,
+            tolerance: self.tolerance,
             by_tolerance_alone: self.has_own_reference,
             joins_executables: self.joins_executables,
         }

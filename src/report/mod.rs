@@ -46,6 +46,7 @@ mod table;
 mod targets;
 mod time;
 mod timings;
+mod upgrade;
 mod view;
 
 pub use check::check_lines;
@@ -60,6 +61,7 @@ pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;
 pub use run_trace::RunTrace;
 pub use table::result_lines;
+pub use upgrade::upgrade_lines;
 pub use view::{AfterPage, MAX_EVENTS, Timeline, ViewPage, view_commands, write_view};
 
 pub use cache::{CacheEntries, VerifiedCaches, bytes_by_kind, class_of_options};

@@ -88,7 +88,7 @@ fn doubles(invocation: &Invocation) -> BTreeSet<Config> {
 }
 
 /// The same call with these candidates alone, as recorded if they are.
-pub(super) fn only(invocation: &Invocation, configs: impl IntoIterator<Item = Config>) -> Invocation {
+pub(crate) fn only(invocation: &Invocation, configs: impl IntoIterator<Item = Config>) -> Invocation {
     let candidate = |config: Config| {
         let recorded = invocation.candidates.iter().find(|candidate| candidate.config == config);
         recorded.cloned().unwrap_or(Candidate { config, program: None, not_lowered: None })

@@ -98,22 +98,22 @@ fn environment_text(device: &DeviceFingerprint) -> String {
 }
 
 /// A job with the candidates that cannot be part of it.
-pub(super) struct Materialized {
+pub(crate) struct Materialized {
     /// The job.
-    pub(super) job: Job,
+    pub(crate) job: Job,
     /// Candidates whose programs are not what was recorded. Not for the sample log: the registry can be repaired.
-    pub(super) unusable: Vec<(usize, Failure)>,
+    pub(crate) unusable: Vec<(usize, Failure)>,
 }
 
 /// A folder with an invocation's inputs, for one job after the other, until it is dropped.
-pub(super) struct InputFolder {
+pub(crate) struct InputFolder {
     scratch: Scratch,
     inputs: Vec<InputArray>,
 }
 
 impl InputFolder {
     /// Writes the inputs. The inner error costs this invocation, the outer one the run.
-    pub(super) fn new(invocation: &Invocation, registry: &Registry) -> Result<Result<Self, Failure>, TuneError> {
+    pub(crate) fn new(invocation: &Invocation, registry: &Registry) -> Result<Result<Self, Failure>, TuneError> {
         let scratch = Scratch::new().map_err(|source| TuneError::Scratch { path: std::env::temp_dir(), source })?;
         let mut inputs = Vec::with_capacity(invocation.arguments.len());
         for (index, argument) in invocation.arguments.iter().enumerate() {
@@ -131,7 +131,7 @@ impl InputFolder {
 }
 
 /// Checks the programs and makes a job of them.
-pub(super) fn materialize(
+pub(crate) fn materialize(
     invocation: &Invocation,
     registry: &Registry,
     cache_state: CacheState,

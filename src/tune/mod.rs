@@ -34,11 +34,13 @@ mod tuning;
 mod waves;
 mod work;
 
+pub(crate) use choices::only;
 pub(crate) use commit::fill_from_entry;
 pub use groups::{NoGroups, SeveralHosts, WidestCall};
+pub(crate) use job::{InputFolder, materialize};
 pub use more_time::MoreTime;
 pub use options::{SearchOptions, TuneOptions};
-pub use plan::{NoSuchCall, PlanOptions, TuningPlan, plan};
+pub use plan::{NoSuchCall, PlanOptions, TuningPlan, plan, whole_registry};
 pub use planned::{MAX_RACED, PlannedInvocation};
 pub(crate) use provisional::{not_confirmed, undecided};
 pub use remeasurement::Remeasurement;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::call::Call;
 use crate::candidates::Spaces;
 use crate::counted::counted;
-use crate::device::{DeviceIdentity, MatchMode};
+use crate::device::{DeviceIdentity, DeviceMatch, MatchMode};
 use crate::failure::Failure;
 use crate::hlo::Scan;
 use crate::lowering::{Lowering, without_recorder};
@@ -91,17 +91,12 @@ pub fn plan(
         of_step = order_by_share(&mut invocations, &step.labels);
         of_step.extend(step.notes.iter().cloned());
     }
-    if !options.only.is_empty() {
-        invocations.retain(|planned| options.only.iter().any(|only| is_named(only, &planned.invocation)));
-        if invocations.is_empty() {
-            return Err(NoSuchCall { only: options.only.clone() });
-        }
-    }
     let diagnosis = scan.diagnosis.iter().map(|diagnosis| format!("{}: {}", diagnosis.code, diagnosis.message));
     let notes = diagnosis.chain(registry.problems().iter().map(ToString::to_string)).collect();
     let step = options.step.clone();
-    let plan =
+    let mut plan =
         TuningPlan { invocations, missed: missed(scan, &matching), notes, step, of_step, ..TuningPlan::default() };
+    plan.retain_named(&options.only)?;
     let mut plan = match options.shard {
         Some(shard) => plan.of_shard(shard),
         None => plan,
@@ -112,6 +107,28 @@ pub fn plan(
         }
     }
     Ok(plan)
+}
+
+/// Plans the calls of a registry that apply to a device, without a module.
+///
+/// # Errors
+/// As [`plan`].
+pub fn whole_registry(
+    registry: &Registry,
+    device: &DeviceIdentity,
+    options: &PlanOptions,
+) -> Result<TuningPlan, NoSuchCall> {
+    let of_device = |invocation: &&Arc<Invocation>| {
+        !matches!(invocation.target.compare(options.match_mode, device), DeviceMatch::Miss(_))
+    };
+    let mut plan: TuningPlan =
+        registry.invocations().iter().filter(of_device).cloned().map(PlannedInvocation::new).collect();
+    plan.retain_named(&options.only)?;
+    plan.notes = registry.problems().iter().map(ToString::to_string).collect();
+    Ok(match options.shard {
+        Some(shard) => plan.of_shard(shard),
+        None => plan,
+    })
 }
 
 /// Maximum number of calls that are tuned side by side on one device, and maximum size of each one's inputs.
@@ -177,6 +194,16 @@ impl TuningPlan {
     pub fn shard_note(&self) -> Option<String> {
         let (held, of) = (self.invocations.len(), self.invocations.len() + self.elsewhere.len());
         self.shard.map(|shard| format!("shard {shard} holds {held} of {}", counted(of, "operation")))
+    }
+}
+
+impl TuningPlan {
+    fn retain_named(&mut self, only: &[String]) -> Result<(), NoSuchCall> {
+        if only.is_empty() {
+            return Ok(());
+        }
+        self.invocations.retain(|planned| only.iter().any(|only| is_named(only, &planned.invocation)));
+        if self.invocations.is_empty() { Err(NoSuchCall { only: only.to_vec() }) } else { Ok(()) }
     }
 }
 

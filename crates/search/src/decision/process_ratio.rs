@@ -40,6 +40,12 @@ impl ProcessRatio {
         Self { ratio: self.ratio / ratio, ..self }
     }
 
+    /// The baseline's time over the candidate's.
+    #[must_use]
+    pub fn inverse(self) -> Self {
+        Self { ratio: 1.0 / self.ratio, ..self }
+    }
+
     /// The same of another process, with its ratio.
     #[must_use]
     pub(super) fn with_ratio(self, epoch: u32, ratio: f64) -> Self {
@@ -55,6 +61,16 @@ impl ProcessRatio {
 pub fn process_ratios(rounds: &[Round], candidate: usize, baseline: usize) -> Vec<ProcessRatio> {
     let same = |one: &Round, other: &Round| one.epoch == other.epoch;
     rounds.chunk_by(same).filter_map(|rounds| process_ratio(rounds, candidate, baseline)).collect()
+}
+
+/// What each process says about one candidate beside another, if it measured both beside the same baseline. The
+/// baseline's own noise is in both, so the error is larger than that of their quotient.
+pub fn quotients(of: &[ProcessRatio], to: &[ProcessRatio]) -> Vec<ProcessRatio> {
+    let quotient = |one: &ProcessRatio| {
+        let other = to.iter().find(|other| other.epoch == one.epoch)?;
+        Some(ProcessRatio { error: one.error.hypot(other.error), ..one.over(other.ratio) })
+    };
+    of.iter().filter_map(quotient).collect()
 }
 
 fn process_ratio(rounds: &[Round], candidate: usize, baseline: usize) -> Option<ProcessRatio> {

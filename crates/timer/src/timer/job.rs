@@ -89,16 +89,18 @@ pub struct JobCandidate {
     pub program: Option<ProgramFile>,
     /// Its compile options, if they differ from the timer's defaults.
     pub build: Build,
+    /// The number of its timer among those [side by side](super::SideBySide); 0 if there is only one.
+    pub timer: usize,
 }
 
 impl JobCandidate {
     /// A config whose program the worker builds.
     pub fn new(config: Config) -> Self {
-        Self { config, program: None, build: Build::default() }
+        Self { config, program: None, build: Build::default(), timer: 0 }
     }
 }
 
-setters!(JobCandidate { program: Option<ProgramFile>, build: Build });
+setters!(JobCandidate { program: Option<ProgramFile>, build: Build, timer: usize });
 
 /// How a program is compiled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

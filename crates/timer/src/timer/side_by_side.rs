@@ -51,17 +51,18 @@ pub enum OtherClock {
 pub struct SideBySide {
     first: Box<dyn Timer>,
     others: Vec<Box<dyn Timer>>,
+    /// The timers of the job's candidates.
     owners: Vec<usize>,
     info: TimerInfo,
 }
 
 impl SideBySide {
-    /// Timers, and each candidate's timer: 0 for the first one, 1 for the first of the others. Further candidates
-    /// belong to the first timer.
+    /// Several timers as one. A candidate's [timer](super::JobCandidate::timer) is 0 for the first one and 1 for the
+    /// first of the others.
     ///
     /// # Errors
     /// If their devices, clocks or metrics differ.
-    pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>, owners: Vec<usize>) -> Result<Self, OtherClock> {
+    pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>) -> Result<Self, OtherClock> {
         let own = first.info();
         for other in others.iter().map(|other| other.info()) {
             let (name, other_name) = (own.name.clone(), other.name.clone());
@@ -78,7 +79,17 @@ impl SideBySide {
         }
         let all: Vec<&TimerInfo> = std::iter::once(own).chain(others.iter().map(|other| other.info())).collect();
         let info = info_of_all(own, &all);
-        Ok(Self { first, others, owners, info })
+        Ok(Self { first, others, owners: Vec::new(), info })
+    }
+
+    /// The first one alone: its worker is started again without the others'.
+    pub fn first(&mut self) -> &mut dyn Timer {
+        &mut *self.first
+    }
+
+    /// The first of the others.
+    pub fn second(&self) -> Option<&dyn Timer> {
+        self.others.first().map(|timer| &**timer)
     }
 
     /// Takes over what changes while timers measure.
@@ -173,6 +184,7 @@ impl Timer for SideBySide {
     }
 
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
+        self.owners = job.candidates.iter().map(|candidate| candidate.timer).collect();
         for (index, timer) in self.all_mut().enumerate() {
             // separates the files of the workers
             let scratch = job.scratch.join(format!("timer-{index}"));

@@ -1,0 +1,25 @@
+//! Whether cached configs still hold with another compiler: each call's config in force runs under the old compiler and
+//! under the new one, in pairs of fresh processes, beside the best config that the new one has.
+//!
+//! [`upgrade()`] first tunes the calls under the new compiler. Then it measures, for each call, the config in force
+//! under both, the baseline under both, and the best new config, and [`judge`] says what that means: the config
+//! [holds, or another one is better now, or the compiler is slower](UpgradeVerdict). The pair of processes is the unit
+//! of evidence, as for a winner that is [confirmed](crate::decision::ProcessQuestion).
+//!
+//! A difference between two compilers is one between two pairs of processes, and a process differs from the next one by
+//! some per cent. So a verdict has a least difference that matters, and below it a config holds.
+
+mod change;
+mod junit;
+mod old_and_new;
+mod result;
+mod run;
+mod verdict;
+
+pub use change::{Change, Shift};
+pub use junit::write_junit;
+pub use result::{
+    BestConfig, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict, UpgradedCall,
+};
+pub use run::{Upgrade, UpgradeOptions, upgrade};
+pub use verdict::judge;

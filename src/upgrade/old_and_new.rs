@@ -1,0 +1,197 @@
+//! One call's programs under both compilers.
+
+use crate::config::Config;
+use crate::decision::{ProcessQuestion, ProcessRatio, ProcessSpread, quotients};
+use crate::digest::{Digest, FieldHasher};
+use crate::failure::{Failure, FailureKind};
+use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Raced, Runner, confirm_programs, race_programs};
+use crate::registry::{Invocation, Registry};
+use crate::timer::{Job, JobCandidate};
+use crate::tune::{InputFolder, TuneError, materialize, only};
+
+use super::change::Change;
+
+/// The timers side by side: the new compiler's is the first.
+const NEW: usize = 0;
+const OLD: usize = 1;
+
+/// Rounds of the process that compares outputs. It decides nothing.
+const FIRST_ROUNDS: u32 = 6;
+
+/// Candidates of the job. The first one is what all are measured beside.
+const IN_FORCE_NEW: usize = 0;
+const IN_FORCE_OLD: usize = 1;
+
+/// The configs of a call that are measured under both compilers, and the one under the new compiler alone.
+#[derive(Debug, Clone)]
+pub(super) struct Configs<'a> {
+    pub(super) in_force: &'a Config,
+    /// The baseline, if it is another one.
+    pub(super) baseline: Option<&'a Config>,
+    /// The best one, if it is neither.
+    pub(super) best: Option<&'a Config>,
+}
+
+/// What was measured of a call.
+pub(super) struct Measured {
+    /// Median times of the config in force, nanoseconds.
+    pub(super) old_ns: Option<f64>,
+    pub(super) new_ns: Option<f64>,
+    /// The time of the config in force under the new compiler over that under the old one.
+    pub(super) in_force: Change,
+    /// The same of the baseline.
+    pub(super) baseline: Option<Change>,
+    /// The time of the best config, or else of the baseline, under the new compiler: over that of the config in force,
+    /// and over that of the config in force under the old one.
+    pub(super) other: Option<(Change, Change)>,
+}
+
+/// Why a call has no verdict by its times.
+pub(super) enum NotMeasured {
+    /// It fails under the new compiler and runs under the old one, or computes something else.
+    Breaks(Failure),
+    /// It does not run under the old one, or cannot be measured for another reason.
+    Unknown(Failure),
+}
+
+/// One call's programs, and its inputs.
+pub(super) struct OldAndNew {
+    race: ProgramRace,
+    /// Candidates by what they are: the baseline under both compilers, and the best config.
+    baseline: Option<(usize, usize)>,
+    best: Option<usize>,
+    _inputs: InputFolder,
+}
+
+impl OldAndNew {
+    /// Reads the programs of these configs. The inner error costs this call, the outer one the run.
+    pub(super) fn new(
+        (invocation, registry): (&Invocation, &Registry),
+        configs: &Configs<'_>,
+        stage: &str,
+        options: &RaceOptions,
+    ) -> Result<Result<Self, Failure>, TuneError> {
+        let all = [Some(configs.in_force), configs.baseline, configs.best];
+        let recorded = only(invocation, all.into_iter().flatten().cloned());
+        let inputs = match InputFolder::new(invocation, registry)? {
+            Ok(inputs) => inputs,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let found = materialize(&recorded, registry, options.cache_state.clone(), &inputs);
+        let mut candidates = Vec::new();
+        let mut add = |config: &Config, timers: &[usize]| -> Result<usize, Failure> {
+            let program = found.job.candidates.iter().find(|one| one.config == *config).cloned();
+            let is_usable = |one: &JobCandidate| one.program.is_some();
+            let program = program.filter(is_usable).ok_or_else(|| {
+                let message = format!("the registry has no program of {config}: record the call again");
+                Failure::new(FailureKind::NoProgram, message)
+            })?;
+            let first = candidates.len();
+            candidates.extend(timers.iter().map(|timer| program.clone().timer(*timer)));
+            Ok(first)
+        };
+        let places = add(configs.in_force, &[NEW, OLD]).and_then(|_| {
+            let baseline = configs.baseline.map(|config| add(config, &[NEW, OLD])).transpose()?;
+            let best = configs.best.map(|config| add(config, &[NEW])).transpose()?;
+            Ok((baseline, best))
+        });
+        let (baseline, best) = match places {
+            Ok(places) => places,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let job = Job { candidates, ..found.job };
+        let mut race = ProgramRace::new(job, digest_of_inputs(invocation), stage);
+        race.fills = invocation.arguments.iter().map(|argument| Some(argument.fill.clone())).collect();
+        race.tolerance = invocation.tolerance;
+        race.is_exact = true;
+        race.goal = RaceGoal::EveryRound;
+        Ok(Ok(Self { race, baseline: baseline.map(|new| (new, new + 1)), best, _inputs: inputs }))
+    }
+
+    /// Measures the programs: their outputs in one pair of processes, and their times in further pairs until the
+    /// question is answered about each.
+    pub(super) fn measure(
+        &self,
+        runner: &mut Runner<'_>,
+        options: &RaceOptions,
+        question: &ProcessQuestion,
+    ) -> Result<Result<Measured, NotMeasured>, RaceError> {
+        let first = options.clone().rounds(Some(FIRST_ROUNDS));
+        let raced = match race_programs(runner, &self.race, &first) {
+            Ok(raced) => raced,
+            Err(RaceError::Failed(failure)) => return self.blame(runner, &first, failure).map(Err),
+            Err(error) => return Err(error),
+        };
+        if let Some(failure) = raced.failures.get(&IN_FORCE_OLD) {
+            return Ok(Err(match failure.kind {
+                FailureKind::WrongOutput => NotMeasured::Breaks(other_outputs(failure)),
+                _ => NotMeasured::Unknown(under("old", failure)),
+            }));
+        }
+        let others: Vec<usize> = (1..self.race.job.candidates.len()).collect();
+        let known = confirm_programs(runner, &self.race, options, (&others, question))?;
+        let processes = |candidate: usize| -> &[ProcessRatio] {
+            let confirmation = candidate.checked_sub(1).and_then(|place| known.get(place)).and_then(Option::as_ref);
+            confirmation.map_or(&[], |known| &known.processes)
+        };
+        Ok(self.changes(processes, options, question, &raced))
+    }
+
+    fn changes<'p>(
+        &self,
+        processes: impl Fn(usize) -> &'p [ProcessRatio],
+        options: &RaceOptions,
+        question: &ProcessQuestion,
+        raced: &Raced,
+    ) -> Result<Measured, NotMeasured> {
+        let of_old = processes(IN_FORCE_OLD);
+        // beside the config in force under the new compiler, the rest tells how much this call varies
+        let spreads = ProcessSpread::among(options.spread_of(of_old), std::iter::empty());
+        let change = |pairs: Vec<ProcessRatio>| Change::of(pairs, &spreads, question);
+        let in_force = change(of_old.iter().map(|one| one.inverse()).collect()).ok_or_else(|| {
+            let message = "no pair of processes measured it: allow some with `--processes`, or more time";
+            NotMeasured::Unknown(Failure::new(FailureKind::Timeout, message))
+        })?;
+        let over = |candidate: usize| {
+            let own = processes(candidate);
+            Some((change(own.to_vec())?, change(quotients(own, of_old))?))
+        };
+        let baseline = self.baseline.and_then(|(new, old)| change(quotients(processes(new), processes(old))));
+        let other = self.best.or(self.baseline.map(|(new, _)| new)).and_then(over);
+        let median = |candidate: usize| Some(raced.rows.get(candidate)?.times()?.median_ns);
+        Ok(Measured { old_ns: median(IN_FORCE_OLD), new_ns: median(IN_FORCE_NEW), in_force, baseline, other })
+    }
+
+    /// Whether the new compiler is at fault: then the program runs under the old one.
+    fn blame(
+        &self,
+        runner: &mut Runner<'_>,
+        options: &RaceOptions,
+        failure: Failure,
+    ) -> Result<NotMeasured, RaceError> {
+        let mut alone = self.race.clone();
+        let old = self.race.job.candidates.get(IN_FORCE_OLD).cloned();
+        alone.job.candidates = old.into_iter().collect();
+        runner.start_fresh_process()?;
+        match race_programs(runner, &alone, options) {
+            Ok(_) => Ok(NotMeasured::Breaks(under("new", &failure))),
+            Err(RaceError::Failed(_)) => Ok(NotMeasured::Unknown(under("new and under the old", &failure))),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Digest of what the call's inputs are made from.
+fn digest_of_inputs(invocation: &Invocation) -> Digest {
+    let arguments = serde_json::to_string(&invocation.arguments).unwrap_or_default();
+    FieldHasher::new("upgrade inputs, 1").field(arguments.as_bytes()).finish()
+}
+
+fn under(which: &str, failure: &Failure) -> Failure {
+    Failure::new(failure.kind.clone(), format!("under the {which} compiler: {}", failure.message))
+}
+
+fn other_outputs(failure: &Failure) -> Failure {
+    // the outputs of the old compiler were compared with those of the new one
+    Failure::new(failure.kind.clone(), format!("the two compilers' programs return other values: {}", failure.message))
+}
