@@ -36,7 +36,9 @@ pub(crate) fn described(
 fn cycles_of(module: &[u8]) -> Option<f64> {
     // compilers for other devices write none, so nothing is parsed
     memchr::memmem::find(module, b"estimated_cycles")?;
-    Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(|cycles| *cycles > 0.0)
+    // an operation without an estimate may have the largest number instead, and a sum with it is none
+    let is_estimate = |cycles: &f64| *cycles > 0.0 && *cycles < i64::MAX as f64;
+    Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(is_estimate)
 }
 
 /// The compiler's schedule of an optimized module's Pallas kernels, read from its dump.
