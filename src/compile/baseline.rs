@@ -225,7 +225,7 @@ mod tests {
         // what was zero has grown beyond every limit
         let limits = GrowthLimits::default().with(CompiledFigure::Stack, 1e9);
         let regressions = compare(&before, &now, &limits).regressions;
-        let text = r#"op@v1:k {"block":3}: stack grew from 0 bytes to 8 bytes; 100000000000% is allowed"#;
+        let text = r#"op@v1:k {"block":3}: stack grew from 0 bytes to 8 bytes; 100000000000.0% is allowed"#;
         assert_eq!(regressions.iter().map(ToString::to_string).collect::<Vec<_>>(), [text]);
     }
 

@@ -209,9 +209,9 @@ impl fmt::Display for Regression {
                 let (name, before_text, now_text) = (figure.name(), amount(before), amount(now));
                 write!(f, "{operation} {config}: {name} grew from {before_text} to {now_text}")?;
                 if *before > 0.0 {
-                    write!(f, ", by {:.0}%", (now / before - 1.0) * 100.0)?;
+                    write!(f, ", by {:.1}%", (now / before - 1.0) * 100.0)?;
                 }
-                write!(f, "; {:.0}% is allowed", limit * 100.0)
+                write!(f, "; {:.1}% is allowed", limit * 100.0)
             }
         }
     }

@@ -29,12 +29,27 @@ pub(super) fn write_comparison(comparison: &StoreComparison, out: &mut dyn Write
         line!(out, "  {regression}")?;
     }
     write_more(out, TOP, comparison.regressions.len(), JSON_HAS_ALL)?;
-    if !comparison.figures.is_empty() {
-        heading(out, "figures over the baseline's")?;
-        write_figures(&comparison.figures, out)?;
-        write_changes(comparison, out)?;
+    match comparison.changes.as_slice() {
+        [] => Ok(()),
+        [change] => write_one(change, out),
+        _ => {
+            heading(out, "figures over the baseline's")?;
+            write_figures(&comparison.figures, out)?;
+            write_changes(comparison, out)
+        }
     }
-    Ok(())
+}
+
+/// Writes the figures of the only program.
+fn write_one(change: &ProgramChange, out: &mut dyn Write) -> io::Result<()> {
+    heading(out, "figures beside the baseline's")?;
+    let mut grid = Grid::new(&["figure", ">before", ">now", ">ratio"]);
+    for of in &change.figures {
+        let amount = |value| dash(value, |value| amount(of.figure, value));
+        grid.row([of.figure.name().to_owned(), amount(of.before), amount(of.now), dash(of.ratio, ratio)]);
+    }
+    kernels_of_one_side(change).iter().for_each(|kernels| grid.line(kernels));
+    grid.write(out)
 }
 
 fn write_figures(figures: &[FigureSummary], out: &mut dyn Write) -> io::Result<()> {
@@ -76,9 +91,7 @@ fn write_changes(comparison: &StoreComparison, out: &mut dyn Write) -> io::Resul
         let most = dash(most, |most| format!("{} {}", most.figure.name(), from_to(most)));
         let ratios = shown.iter().map(|figure| dash(change.figure(*figure), short));
         grid.row(ratios.chain([most, format!("{} {}", change.operation, change.config)]));
-        if let Some(kernels) = kernels_of_one_side(change) {
-            grid.line(&kernels);
-        }
+        kernels_of_one_side(change).iter().for_each(|kernels| grid.line(kernels));
     }
     grid.write(out)?;
     write_more(out, TOP, changed.len(), JSON_HAS_ALL)?;
@@ -102,12 +115,16 @@ fn short(change: &FigureChange) -> String {
 }
 
 fn from_to(change: &FigureChange) -> String {
-    let amount = |value: f64| match change.figure.unit() {
+    let amount = |value| dash(value, |value| amount(change.figure, value));
+    format!("{} → {}", amount(change.before), amount(change.now))
+}
+
+fn amount(figure: CompiledFigure, value: f64) -> String {
+    match figure.unit() {
         FigureUnit::Bytes => format_bytes(value as u64),
         FigureUnit::Seconds => format!("{value:.2} s"),
         FigureUnit::Count => value.to_string(),
-    };
-    format!("{} → {}", dash(change.before, amount), dash(change.now, amount))
+    }
 }
 
 /// Writes a ratio with three decimals: compilers are compared exactly, so a change of a part in a thousand counts.
@@ -155,16 +172,35 @@ mod tests {
     }
 
     #[test]
-    fn a_store_with_the_same_figures_has_no_table_of_programs() {
+    fn programs_with_the_same_figures_have_no_table() {
         let change = json!({"operation": "op@v1:k", "config": {}, "figures": []});
-        let summary = json!({"figure": "seconds", "programs": 1, "mean_ratio": 0.5, "min_ratio": 0.5, "max_ratio": 0.5,
+        let summary = json!({"figure": "seconds", "programs": 2, "mean_ratio": 0.5, "min_ratio": 0.5, "max_ratio": 0.5,
                              "from_zero": 0, "to_zero": 0, "unknown": 0});
-        let shown = shown(json!({"compared": 1, "unknown": 1, "only_in_baseline": 0, "regressions": [],
-                                 "figures": [summary], "changes": [change]}));
+        let shown = shown(json!({"compared": 2, "unknown": 1, "only_in_baseline": 0, "regressions": [],
+                                 "figures": [summary], "changes": [change, change]}));
         assert!(
-            shown.starts_with("0 regressions in 1 program that the baseline has; 1 program not in it\n"),
+            shown.starts_with("0 regressions in 2 programs that the baseline has; 1 program not in it\n"),
             "{shown}"
         );
-        assert!(shown.ends_with("no figure but seconds changed in 1 program\n") && !shown.contains("most"), "{shown}");
+        assert!(shown.ends_with("no figure but seconds changed in 2 programs\n") && !shown.contains("most"), "{shown}");
+    }
+
+    #[test]
+    fn one_program_has_each_figure_before_and_now() {
+        let figures = json!([{"figure": "vmem", "before": 4096, "now": 2048, "ratio": 0.5},
+                             {"figure": "bundles", "now": 298},
+                             {"figure": "seconds", "before": 1.5, "now": 1.25, "ratio": 0.8333}]);
+        let change = json!({"operation": "op@v1:k", "config": {}, "changed_most": "vmem", "figures": figures});
+        let shown = shown(json!({"compared": 1, "unknown": 0, "only_in_baseline": 0, "regressions": [], "figures": [],
+                                 "changes": [change]}));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let rows: Vec<String> = shown.lines().skip(3).map(words).collect();
+        let expected = [
+            "figure before now ratio",
+            "vmem 4.10 kB 2.05 kB 0.500×",
+            "bundles — 298 —",
+            "seconds 1.50 s 1.25 s 0.833×",
+        ];
+        assert_eq!(rows, expected, "{shown}");
     }
 }

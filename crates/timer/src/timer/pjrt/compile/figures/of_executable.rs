@@ -87,3 +87,24 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
         .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Synthetic, from a CPU program. libtpu 0.0.42 wrote the largest number into operations of a Pallas program.
+    #[test]
+    fn a_sum_that_lacks_the_estimate_of_an_operation_is_none() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hlo/cost/loop.hlo.pb");
+        let mut program = std::fs::read(path).unwrap();
+        let own = br#"{"outer_dimension_partitions":[],"fusion_config":{"kind":"__ynn_fusion"}}"#;
+        let at = program.windows(own.len()).position(|bytes| bytes == own).unwrap();
+        // the operation runs eight times
+        for (cycles, of_run) in [("2146", Some(8.0 * 2146.0)), ("9223372036854775807", None)] {
+            let config = format!(r#"{{"window_config":{{"estimated_cycles":"{cycles}"}}"#);
+            let config = format!("{config}{}}}", " ".repeat(own.len() - config.len() - 1));
+            program[at..at + own.len()].copy_from_slice(config.as_bytes());
+            assert_eq!(cycles_of(&program), of_run);
+        }
+    }
+}
