@@ -10,10 +10,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::compile::{
-    Baseline, CompileResult, CompiledTarget, Follower, compile_module, compile_plan, forecast_module, forecast_plan,
-    write_compile_junit,
+    Baseline, CompileResult, CompiledFigure, CompiledTarget, Follower, GrowthLimits, compile_module, compile_plan,
+    forecast_module, forecast_plan, write_compile_junit,
 };
-use crate::counted::counted;
+use crate::counted::{counted, listed};
 use crate::measure::MeasureError;
 use crate::printable::printable;
 use crate::scratch::Scratch;
@@ -25,7 +25,7 @@ use super::ending::cancel_flag;
 use super::exit;
 use super::fault::Fault;
 use super::option_setting::{option_set, setting};
-use super::options::{FormatArg, LimitArgs};
+use super::options::{FormatArg, LimitArgs, number};
 use super::output_file::OutputFile;
 use super::plan::{PlanArgs, PlanSource};
 use super::recorder::RecorderArg;
@@ -57,9 +57,15 @@ pub(super) struct CompileArgs {
     /// variables or the active Python environment]
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
-    /// Earlier store: exit code 7 if a program is newly refused or its peak memory grew by more than a tenth
+    /// Earlier store: how each program's figures changed; exit code 7 if a program is newly refused or a figure grew by
+    /// more than its limit
     #[arg(long, value_name = "STORE")]
     pub baseline: Option<PathBuf>,
+    /// With `--baseline`: by which part a figure may grow, such as `bundles=0.02`: `memory`, `temporary`, `code`,
+    /// `executable`, `cycles`, `bundles`, `vmem`, `registers`, `stack`, `shared` or `seconds`; may be repeated
+    /// [default: memory=0.1]
+    #[arg(long, value_name = "FIGURE=PART", value_parser = growth_limit, requires = "baseline")]
+    pub max_growth: Vec<(CompiledFigure, f64)>,
     /// Print how much there is to compile, and compile nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -97,6 +103,7 @@ pub(super) fn forecast(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Writ
         compiled: args.compiled.clone(),
         plugin: args.timer.plugin.plugin.clone(),
         baseline: None,
+        max_growth: Vec::new(),
         dry_run: true,
         junit: None,
         llo: false,
@@ -108,6 +115,15 @@ pub(super) fn forecast(args: &TuneArgs, bars: &MultiProgress, out: &mut dyn Writ
         format: args.format.clone(),
     };
     run(&args, bars, out)
+}
+
+/// A figure and by which part it may grow.
+fn growth_limit(text: &str) -> Result<(CompiledFigure, f64), String> {
+    let (name, part) = text.split_once('=').ok_or("expected a figure and a part, such as bundles=0.02")?;
+    let names = || listed(CompiledFigure::ALL.into_iter().map(|(_, name)| name.to_owned()));
+    let figure =
+        CompiledFigure::named(name).ok_or_else(|| format!("`{name}` is no figure: name one of {}", names()))?;
+    Ok((figure, number(part, 0.0..=f64::MAX, "a number of at least 0, such as bundles=0.02")?))
 }
 
 /// The targets of these names. They are not read with the arguments, so that a wrong one is reported in one line.
@@ -205,6 +221,8 @@ impl<'a> OpenCompile<'a> {
     /// Compiles for one target after the other.
     fn compile(&mut self, bars: &MultiProgress) -> Result<CompileResult, Fault> {
         let mut result = CompileResult::new();
+        let given = self.args.max_growth.iter();
+        let limits = given.fold(GrowthLimits::default(), |limits, (figure, part)| limits.with(*figure, *part));
         for (target, compiler) in std::mem::take(&mut self.compilers) {
             if self.cancel.load(Ordering::Relaxed) {
                 break;
@@ -217,7 +235,11 @@ impl<'a> OpenCompile<'a> {
                 ));
             }
             let baseline = self.baseline.as_ref().filter(|_| !self.args.dry_run);
-            compiled.baseline = baseline.map(|baseline| baseline.compare(&compiled, &self.name));
+            if let Some(baseline) = baseline {
+                let comparison = baseline.compare(&compiled, &self.name, &limits);
+                compiled.notes.extend(comparison.not_judged(&limits));
+                compiled.baseline = Some(comparison);
+            }
             result.targets.push(compiled);
         }
         result.interrupted = self.cancel.load(Ordering::Relaxed);

@@ -5,14 +5,17 @@
 //! run, and nothing is decided: a config that compiles may be slow, and one that is refused is rejected.
 
 mod baseline;
+mod changes;
+mod figure;
 mod junit;
 mod result;
 mod run;
 
 pub use baseline::Baseline;
+pub use changes::{FigureChange, FigureSummary, KernelChange, ProgramChange};
+pub use figure::{CompiledFigure, FigureUnit, GrowthLimits};
 pub use junit::write_compile_junit;
 pub use result::{
-    COMPILE_RESULT_SCHEMA, CompileResult, CompiledCall, CompiledCandidate, CompiledTarget, MEMORY_GROWTH, Regression,
-    StoreComparison,
+    COMPILE_RESULT_SCHEMA, CompileResult, CompiledCall, CompiledCandidate, CompiledTarget, Regression, StoreComparison,
 };
 pub use run::{Follower, compile_module, compile_plan, forecast_module, forecast_plan};

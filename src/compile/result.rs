@@ -4,8 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::changes::{FigureSummary, ProgramChange};
+use super::figure::{CompiledFigure, FigureUnit, GrowthLimits};
 use crate::call::{Call, Direction};
 use crate::config::Config;
+use crate::counted::counted;
 use crate::device::DeviceFingerprint;
 use crate::timer::Forecast;
 use crate::timer::pjrt::CompileOutcome;
@@ -96,8 +99,35 @@ pub struct StoreComparison {
     pub compared: usize,
     /// Programs that it does not have.
     pub unknown: usize,
+    /// Programs of the target that only it has.
+    pub only_in_baseline: usize,
     /// Regressions.
     pub regressions: Vec<Regression>,
+    /// The ratios of each figure over all programs that compiled before and compile now.
+    pub figures: Vec<FigureSummary>,
+    /// These programs, those that changed most first.
+    pub changes: Vec<ProgramChange>,
+}
+
+impl StoreComparison {
+    /// Says for which programs a limit judges nothing: one note for each figure.
+    pub fn not_judged(&self, limits: &GrowthLimits) -> Vec<String> {
+        let note = |(figure, _): (CompiledFigure, f64)| {
+            let is_unknown = |change: &&ProgramChange| {
+                change.figure(figure).is_none_or(|change| change.before.is_none() || change.now.is_none())
+            };
+            let unknown = self.changes.iter().filter(is_unknown).count();
+            let advice = match figure {
+                CompiledFigure::Bundles | CompiledFigure::Vmem => "; compile both stores with `--llo`",
+                _ => "",
+            };
+            (unknown > 0).then(|| {
+                let (name, programs) = (figure.name(), counted(unknown, "program"));
+                format!("the growth of {name} is not judged in {programs}, where a store does not know it{advice}")
+            })
+        };
+        limits.iter().filter_map(note).collect()
+    }
 }
 
 /// A call's candidates.
@@ -124,9 +154,6 @@ pub struct CompiledCandidate {
     pub outcome: Option<CompileOutcome>,
 }
 
-/// Memory growth up to this fraction is not a regression: compilers rearrange buffers.
-pub const MEMORY_GROWTH: f64 = 0.1;
-
 /// Regressions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
@@ -141,16 +168,20 @@ pub enum Regression {
         /// The compiler's message.
         reason: String,
     },
-    /// A run takes more of the device's memory, by more than [`MEMORY_GROWTH`].
-    Memory {
+    /// A figure grew by more than its limit.
+    Growth {
+        /// The figure.
+        figure: CompiledFigure,
         /// The call and its direction, or the module's file.
         operation: String,
         /// The config.
         config: Config,
-        /// Peak bytes before.
-        before_bytes: u64,
-        /// Peak bytes now.
-        now_bytes: u64,
+        /// What it was.
+        before: f64,
+        /// What it is.
+        now: f64,
+        /// By which part of what it was it may grow.
+        limit: f64,
     },
 }
 
@@ -158,7 +189,7 @@ impl Regression {
     /// The call or module that it concerns.
     pub fn operation(&self) -> &str {
         match self {
-            Self::Refused { operation, .. } | Self::Memory { operation, .. } => operation,
+            Self::Refused { operation, .. } | Self::Growth { operation, .. } => operation,
         }
     }
 }
@@ -169,12 +200,18 @@ impl fmt::Display for Regression {
             Self::Refused { operation, config, reason } => {
                 write!(f, "{operation} {config} was compiled before and is refused now: {reason}")
             }
-            Self::Memory { operation, config, before_bytes, now_bytes } => {
-                let grown = (*now_bytes as f64 / *before_bytes as f64 - 1.0) * 100.0;
-                write!(
-                    f,
-                    "{operation} {config} takes {now_bytes} bytes at its peak, {grown:.0}% above {before_bytes} before"
-                )
+            Self::Growth { figure, operation, config, before, now, limit } => {
+                let amount = |value: &f64| match figure.unit() {
+                    FigureUnit::Bytes => format!("{value} bytes"),
+                    FigureUnit::Seconds => format!("{value:.2} s"),
+                    FigureUnit::Count => value.to_string(),
+                };
+                let (name, before_text, now_text) = (figure.name(), amount(before), amount(now));
+                write!(f, "{operation} {config}: {name} grew from {before_text} to {now_text}")?;
+                if *before > 0.0 {
+                    write!(f, ", by {:.1}%", (now / before - 1.0) * 100.0)?;
+                }
+                write!(f, "; {:.1}% is allowed", limit * 100.0)
             }
         }
     }

@@ -7,6 +7,7 @@
 
 mod cache;
 mod candidates;
+mod changes;
 mod check;
 mod collectives;
 mod compare;

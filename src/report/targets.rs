@@ -12,6 +12,7 @@ use crate::timer::Forecast;
 use crate::timer::pjrt::CompileOutcome;
 use crate::timer::protocol::{CostAnalysis, KernelUse, MemoryStats};
 
+use super::changes::write_comparison;
 use super::grid::dash;
 use super::{Document, Grid, format_bytes, line, write_notes};
 
@@ -87,19 +88,7 @@ fn write_findings(target: &CompiledTarget, out: &mut dyn Write) -> io::Result<()
         let (needed, memory) = (format_bytes(needed), format_bytes(memory));
         line!(out, "{verdict}: a run is allocated {needed} of a device's {memory}")?;
     }
-    if let Some(comparison) = &target.baseline {
-        let unknown = match comparison.unknown {
-            0 => String::new(),
-            unknown => format!("; it does not have {}", counted(unknown, "program")),
-        };
-        let regressions = counted(comparison.regressions.len(), "regression");
-        let compared = counted(comparison.compared, "program");
-        line!(out, "{regressions} in {compared} that the baseline has{unknown}")?;
-        for regression in &comparison.regressions {
-            line!(out, "  {regression}")?;
-        }
-    }
-    Ok(())
+    target.baseline.iter().try_for_each(|comparison| write_comparison(comparison, out))
 }
 
 /// Says what compiling costs.

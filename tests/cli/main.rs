@@ -10,6 +10,7 @@ mod candidates;
 mod check;
 mod compare;
 mod compile;
+mod compile_baseline;
 mod compile_module;
 mod compile_recorded;
 mod compile_tools;

@@ -36,7 +36,9 @@ pub(crate) fn described(
 fn cycles_of(module: &[u8]) -> Option<f64> {
     // compilers for other devices write none, so nothing is parsed
     memchr::memmem::find(module, b"estimated_cycles")?;
-    Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(|cycles| *cycles > 0.0)
+    // an operation without an estimate may have the largest number instead, and a sum with it is none
+    let is_estimate = |cycles: &f64| *cycles > 0.0 && *cycles < i64::MAX as f64;
+    Cost::of_run(module).map(|cost| cost.estimated_cycles).filter(is_estimate)
 }
 
 /// The compiler's schedule of an optimized module's Pallas kernels, read from its dump.
@@ -84,4 +86,25 @@ pub(crate) fn written(
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     std::fs::write(path, bytes)
         .map_err(|error| Failure::new(FailureKind::Device, format!("{}: cannot be written: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Synthetic, from a CPU program. libtpu 0.0.42 wrote the largest number into operations of a Pallas program.
+    #[test]
+    fn a_sum_that_lacks_the_estimate_of_an_operation_is_none() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/hlo/cost/loop.hlo.pb");
+        let mut program = std::fs::read(path).unwrap();
+        let own = br#"{"outer_dimension_partitions":[],"fusion_config":{"kind":"__ynn_fusion"}}"#;
+        let at = program.windows(own.len()).position(|bytes| bytes == own).unwrap();
+        // the operation runs eight times
+        for (cycles, of_run) in [("2146", Some(8.0 * 2146.0)), ("9223372036854775807", None)] {
+            let config = format!(r#"{{"window_config":{{"estimated_cycles":"{cycles}"}}"#);
+            let config = format!("{config}{}}}", " ".repeat(own.len() - config.len() - 1));
+            program[at..at + own.len()].copy_from_slice(config.as_bytes());
+            assert_eq!(cycles_of(&program), of_run);
+        }
+    }
 }
