@@ -170,7 +170,7 @@ impl<'a> OpenCheck<'a> {
             return Err(Fault::new(exit::USAGE, message));
         }
         let (folder, cache_state) = (cache::folder(&args.cache).ok(), args.timer.cache_state.clone());
-        let (resolution, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
+        let (noise, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
         let plan = |calls: PlanSource| {
             let plan = calls.plan(&timer.info().device.identity, &args.plan.options())?;
             if let Some(widest) = plan.widest(&calls.registry) {
@@ -183,8 +183,8 @@ impl<'a> OpenCheck<'a> {
             .race(args.confirm.apply(RaceOptions::default()))
             .rounds(Some(args.rounds))
             .rules(DecisionRules::default().min_improvement(args.min_improvement))
-            .resolution(resolution.floor)
-            .spread(resolution.spread)
+            .resolution(noise.resolution)
+            .spread(noise.spread)
             .budget(args.budget)
             .cache_state(cache_state)
             .tolerances(args.tolerance.options());

@@ -196,9 +196,9 @@ impl<'a> OpenRun<'a> {
         let took = begin.elapsed();
         let keeper = args.keep.keeper(&*timer, args.dry_run)?;
         drop(starting);
-        let (resolution, of_selftest) =
+        let (noise, of_selftest) =
             selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
-        let mut options = inputs.options.clone().resolution(resolution.floor).spread(resolution.spread);
+        let mut options = inputs.options.clone().resolution(noise.resolution).spread(noise.spread);
         // profiles of some rounds alone cannot be replayed
         options.one_job_a_call = keeper.is_some() && args.keep.profile_every.is_none();
         if let Some(budget) = args.budget.filter(|_| inputs.step.is_some()) {
@@ -336,7 +336,7 @@ fn others(
     // profiles are kept for one job at a time
     let are_of_one_device = timers.is_empty() && !keeps_profiles && !inputs.args.dry_run;
     if let Some((_, plan)) = calls.filter(|_| are_of_one_device) {
-        timers.extend((1..plan.side_by_side()).map_while(|_| timer.beside()));
+        timers.extend(plan.timers_beside(timer));
     }
     Ok(Others { timers, are_of_one_device })
 }
