@@ -31,6 +31,7 @@ use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{CacheArgs, Format, FormatArg, number, part, seconds};
 use super::output_file::OutputFile;
+use super::pace::Pace;
 use super::plan::{PlanArgs, PlanSource};
 use super::programs::ProgramReader;
 use super::progress::Progress;
@@ -198,7 +199,6 @@ impl<'a> OpenCheck<'a> {
 
     /// Checks the calls, and then the module's compiler options. Returns the result, and what stopped it.
     fn check(&mut self, bars: &MultiProgress) -> (CheckResult, Option<TuneError>) {
-        let events = || Events::default().and(Progress::new(bars.clone()));
         let mut on_checked = |operation: &OperationCheck| {
             let OperationCheck { call, verdict, reason, .. } = operation;
             if *verdict == CheckVerdict::Missing && self.args.format.format == Format::Table {
@@ -210,15 +210,16 @@ impl<'a> OpenCheck<'a> {
             .match_mode(self.args.plan.match_mode)
             .false_positive_rate(self.args.false_positive_rate);
         let asked = asked.others(usize::from(self.module.is_some()));
-        let own = events();
+        let own = Events::default().and(Progress::new(bars.clone()));
         let mut runner = Runner::new(&mut *self.timer, &self.ledger, &self.cancel, &own);
         let (mut result, mut stopped_by) = match &self.calls {
             None => (without_calls(&runner, &self.options.race, asked), None),
             Some((calls, plan)) => {
+                let paced = Progress::with_pace(bars.clone(), Some(Pace::shared(None)));
                 let mut session = Session::new(&calls.registry, &self.ledger, &mut *runner.timer)
                     .options(self.options.clone())
                     .cancel(&self.cancel)
-                    .events(events());
+                    .events(Events::default().and(paced));
                 Stopped::split(check(&mut session, plan, asked, &mut on_checked))
             }
         };

@@ -29,6 +29,7 @@ use super::compiler_options::{ModulesToTune, say_use};
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
+use super::pace::Pace;
 use super::plan::PlanSource;
 use super::profile::trace::unknown_format;
 use super::programs::ProgramReader;
@@ -231,10 +232,11 @@ impl<'a> OpenRun<'a> {
     pub(super) fn tune(&mut self, bars: &MultiProgress) -> RunOutcome {
         let events = self.keeper.iter().fold(self.inputs.events.clone(), |events, keeper| events.and(keeper.clone()));
         // one for each device, because each draws its own bar
-        let with_progress = || events.and(Progress::new(bars.clone()));
+        let pace = Pace::shared(self.options.choose_until);
+        let with_progress = || events.and(Progress::with_pace(bars.clone(), Some(pace.clone())));
         let (mut result, stopped_by) = Stopped::split(self.tune_calls(&with_progress));
         let modules = self.inputs.modules.take().filter(|_| !result.interrupted && stopped_by.is_none());
-        let events = with_progress();
+        let events = events.and(Progress::new(bars.clone()));
         let mut runner = Runner::new(&mut *self.timer, &self.cache.ledger, &self.cancel, &events);
         let is_dry = self.inputs.args.dry_run;
         let of_modules =
