@@ -11,7 +11,7 @@ use super::result::{CompareResult, ContestantResult, Outputs, SelfNoise};
 use crate::array::{ArraySpec, ComparedBy};
 use crate::call::Call;
 use crate::config::Config;
-use crate::counted::listed;
+use crate::counted::{counted, listed};
 use crate::decision::{self, Compared, ProcessQuestion};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -39,9 +39,10 @@ pub fn compare(
     options: &CompareOptions,
     scratch: &Path,
 ) -> Result<CompareResult, CompareError> {
-    let name = match contestants.split_first() {
-        Some((first, others)) => format!("{} against {}", first.name, listed(others.iter().map(|of| of.name.clone()))),
-        None => String::new(),
+    let name = match contestants {
+        [first, other] => format!("{} against {}", first.name, other.name),
+        [first, others @ ..] => format!("{} against {}", first.name, counted(others.len(), "other")),
+        [] => String::new(),
     };
     compare_named(runner, contestants, options, scratch, Slice::Operation { name: &name, index: 0, of: 1 })
 }
