@@ -4,28 +4,25 @@
 //! configs, every config is timed on this device, and the best ones are committed to a cache that any program loads:
 //!
 //! ```
-//! use autotune_lowered::hlo::{ScanOptions, scan_path};
-//! use autotune_lowered::ledger::Ledger;
-//! use autotune_lowered::registry::Registry;
-//! use autotune_lowered::timer::{ReplayTimer, Timer};
-//! use autotune_lowered::tune::{PlanOptions, Session, plan};
+//! use autotune_lowered::autotune::Autotune;
+//! use autotune_lowered::timer::ReplayTimer;
 //!
-//! let scan = scan_path("examples/transformer/module.hlo.txt", &ScanOptions::default())?;
-//! let registry = Registry::open("examples/transformer/registry")?;
 //! // on a device: `timer::pjrt::PjrtTimer`
 //! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
-//! let plan = plan(&scan, &registry, &timer.info().device.identity, &PlanOptions::default())?;
-//! // to keep what is decided: `Ledger::open`
-//! let ledger = Ledger::in_memory(Vec::new());
-//! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;
-//! for operation in &result.operations {
-//!     let best = operation.best.as_ref().map(|best| best.config.to_brief());
-//!     println!("{}: {}, use {best:?}", operation.call, operation.status.name());
-//! }
-//! # assert_eq!(result.operations.len(), 4);
-//! # assert!(result.operations.iter().all(|operation| operation.speed_up.is_some_and(|times| times > 1.9)));
+//! # let cache = tempfile::tempdir()?;
+//! # let cache = cache.path();
+//! let tuned = Autotune::module("examples/transformer/module.hlo.txt").cache(cache).run(&mut timer)?;
+//! println!("{tuned}");
+//! let matmul = tuned.operation("blocked_matmul@v1", "4a92df18023cfca8")?;
+//! println!("{}: {}", matmul.status.name(), matmul.to_use().config.to_brief());
+//! # assert_eq!(matmul.to_use().config.to_brief(), "block_k=256 block_m=256 block_n=256");
+//! # assert!(tuned.to_string().starts_with("operation"));
+//! # assert_eq!(tuned.operations.len(), 4);
+//! # assert!(tuned.operations.iter().all(|operation| operation.speed_up.is_some_and(|times| times > 1.9)));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! [`tune`] shows the same walk step by step.
 //!
 //! A program that only wants the best config of a call opens a [`TieredCache`](cache::TieredCache) and looks it up.
 //! That measures nothing, and needs only the crate `autotune-lowered-lookup`.
@@ -44,7 +41,7 @@
 //! | Keep every sample, and decide on them | [`samples`], [`decision`] |
 //! | Commit the best configs, and look them up | [`ledger`], [`cache`] |
 //! | Share caches between machines | [`remote`], [`signature`] |
-//! | Race programs; run all steps; measure one program | [`race`], [`tune`], [`measure`], [`compiler_options`] |
+//! | Race programs; run all steps; measure one program | [`race`], [`tune`], [`autotune`], [`measure`], [`compiler_options`] |
 //! | Compare whole programs, and ways to compile them | [`compare`] |
 //! | Check that cached configs still hold, also with another compiler; find this machine's noise floor | [`gate`], [`upgrade`], [`selftest`] |
 //! | Read profiles | [`profile`], [`analysis`] |
@@ -81,6 +78,7 @@ pub use autotune_lowered_profile::{analysis, nsys, profile};
 pub use autotune_lowered_search::{candidates, constraint, decision, search};
 pub use autotune_lowered_timer::{signature, timer};
 
+pub mod autotune;
 #[doc(hidden)]
 pub mod cli;
 pub mod compare;

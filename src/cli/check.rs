@@ -31,6 +31,7 @@ use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{CacheArgs, Format, FormatArg, part, probability, seconds};
 use super::output_file::OutputFile;
+use super::pace::Pace;
 use super::plan::{PlanArgs, PlanSource};
 use super::programs::ProgramReader;
 use super::progress::Progress;
@@ -165,7 +166,7 @@ impl<'a> OpenCheck<'a> {
             return Err(Fault::new(exit::USAGE, message));
         }
         let (folder, cache_state) = (cache::folder(&args.cache).ok(), args.timer.cache_state.clone());
-        let (resolution, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
+        let (noise, of_selftest) = selftest::known_resolution(folder.as_deref(), &*timer, cache_state.clone());
         let plan = |calls: PlanSource| {
             let plan = calls.plan(&timer.info().device.identity, &args.plan.options())?;
             if let Some(widest) = plan.widest(&calls.registry) {
@@ -178,8 +179,8 @@ impl<'a> OpenCheck<'a> {
             .race(args.confirm.apply(RaceOptions::default()))
             .rounds(Some(args.rounds))
             .rules(DecisionRules::default().min_improvement(args.min_improvement))
-            .resolution(resolution.floor)
-            .spread(resolution.spread)
+            .resolution(noise.resolution)
+            .spread(noise.spread)
             .budget(args.budget)
             .cache_state(cache_state)
             .tolerances(args.tolerance.options());
@@ -193,7 +194,6 @@ impl<'a> OpenCheck<'a> {
 
     /// Checks the calls, and then the module's compiler options. Returns the result, and what stopped it.
     fn check(&mut self, bars: &MultiProgress) -> (CheckResult, Option<TuneError>) {
-        let events = || Events::default().and(Progress::new(bars.clone()));
         let mut on_checked = |operation: &OperationCheck| {
             let OperationCheck { call, verdict, reason, .. } = operation;
             if *verdict == CheckVerdict::Missing && self.args.format.format == Format::Table {
@@ -205,15 +205,16 @@ impl<'a> OpenCheck<'a> {
             .match_mode(self.args.plan.match_mode)
             .false_positive_rate(self.args.false_positive_rate);
         let asked = asked.others(usize::from(self.module.is_some()));
-        let own = events();
+        let own = Events::default().and(Progress::new(bars.clone()));
         let mut runner = Runner::new(&mut *self.timer, &self.ledger, &self.cancel, &own);
         let (mut result, mut stopped_by) = match &self.calls {
             None => (without_calls(&runner, &self.options.race, asked), None),
             Some((calls, plan)) => {
+                let paced = Progress::with_pace(bars.clone(), Some(Pace::shared(None)));
                 let mut session = Session::new(&calls.registry, &self.ledger, &mut *runner.timer)
                     .options(self.options.clone())
                     .cancel(&self.cancel)
-                    .events(events());
+                    .events(Events::default().and(paced));
                 Stopped::split(check(&mut session, plan, asked, &mut on_checked))
             }
         };

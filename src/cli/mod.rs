@@ -35,6 +35,7 @@ mod option_modules;
 mod option_setting;
 mod options;
 mod output_file;
+mod pace;
 mod plan;
 mod profile;
 mod programs;

@@ -1,7 +1,7 @@
 //! The progress of a run on stderr: bars on a terminal, plain lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -13,14 +13,23 @@ use crate::report::format_ratio;
 use crate::timer::events::{Event, EventKind, Sink, Slice};
 use crate::tune::Status;
 
+use super::pace::SharedPace;
+
 /// Draws the events of one tuner.
 pub(super) struct Progress {
     bars: MultiProgress,
     bar: Option<ProgressBar>,
     on_terminal: bool,
-    /// The operation, alone and with its place in the plan.
+    /// The pace of a run over several operations that are alike.
+    pace: Option<SharedPace>,
+    /// The operation, alone and with its place in the plan; no place is told of a single one.
     name: String,
     head: String,
+    /// How many operations there are.
+    of: usize,
+    /// Whether the operation is measured in this run, and what is told about the time left.
+    is_measured: bool,
+    left: String,
     /// Whether a search tries a config: its own rounds are not drawn.
     in_try: bool,
     /// The operation's initial number of candidates.
@@ -36,26 +45,31 @@ const MEASURING: &str = "{prefix} measuring {bar:24} {pos}/{len} rounds, {per_se
 impl Progress {
     /// Draws between the lines of `bars`.
     pub(super) fn new(bars: MultiProgress) -> Arc<Mutex<Self>> {
+        Self::with_pace(bars, None)
+    }
+
+    /// The same, which also tells how long the run still takes.
+    pub(super) fn with_pace(bars: MultiProgress, pace: Option<SharedPace>) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self {
             bars,
             bar: None,
             on_terminal: io::stderr().is_terminal(),
+            pace,
             name: String::new(),
             head: String::new(),
+            of: 0,
+            is_measured: false,
+            left: String::new(),
             in_try: false,
             programs: 0,
             failure: None,
         }))
     }
 
-    fn draw(&mut self, kind: &EventKind<'_>) {
+    fn draw(&mut self, at_ns: u64, kind: &EventKind<'_>) {
         match kind {
-            EventKind::Begin(Slice::Operation { name, index, of }) => {
-                self.name = (*name).to_owned();
-                self.head = printable(&format!("[{}/{of}] {name}", index + 1));
-                (self.programs, self.failure) = (0, None);
-            }
-            EventKind::End(Slice::Operation { .. }) => self.clear(),
+            EventKind::Begin(Slice::Operation { name, index, of }) => self.begin(name, (*index, *of), at_ns),
+            EventKind::End(Slice::Operation { .. }) => self.end(),
             EventKind::Begin(Slice::Search { configs, sampled, .. }) => {
                 let sample = if *sampled { ", a sample of more" } else { "" };
                 self.plain(&format!("{}: searching {}{sample}", self.head, counted(*configs, "config")));
@@ -66,12 +80,13 @@ impl Progress {
                 self.line(&format!("{}: worker restarted after {reason}", self.head));
             }
             EventKind::Started { programs, rounds_kept } => {
-                (self.programs, self.failure) = (*programs, None);
+                (self.programs, self.failure, self.is_measured) = (*programs, None, true);
+                self.left = self.time_left(at_ns);
                 let kept = match rounds_kept {
                     0 => String::new(),
                     kept => format!(", {} from earlier runs", counted(*kept, "round")),
                 };
-                self.plain(&format!("{}: {}{kept}", self.head, counted(*programs, "program")));
+                self.plain(&format!("{}: {}{kept}{}", self.head, counted(*programs, "program"), self.left));
             }
             EventKind::Evaluated { done, of, best } => self.evaluated(*done, *of, *best),
             EventKind::Prepared { done, of, .. } if !self.in_try => {
@@ -89,6 +104,7 @@ impl Progress {
                 self.line(&format!("{}: {} is rejected: {why}", self.head, config.to_brief()));
                 self.failure = Some((*failure).clone());
             }
+            EventKind::Ahead(text) if self.head.is_empty() => self.line(text),
             EventKind::Ahead(text) => self.line(&format!("{}: {text}", self.head)),
             EventKind::Finished { status, reason, speed_up } => {
                 self.clear();
@@ -98,11 +114,37 @@ impl Progress {
         }
     }
 
+    fn begin(&mut self, name: &str, (index, of): (usize, usize), at_ns: u64) {
+        self.name = name.to_owned();
+        let place = if of > 1 { format!("[{}/{of}] ", index + 1) } else { String::new() };
+        self.head = printable(&format!("{place}{name}"));
+        (self.programs, self.failure, self.of, self.is_measured) = (0, None, of, false);
+        self.left.clear();
+        if let Some(pace) = &self.pace {
+            pace.lock().unwrap_or_else(PoisonError::into_inner).begin(at_ns);
+        }
+    }
+
+    fn end(&mut self) {
+        self.clear();
+        self.head.clear();
+        if let Some(pace) = &self.pace {
+            pace.lock().unwrap_or_else(PoisonError::into_inner).end(self.is_measured);
+        }
+    }
+
+    /// The end of a line that an operation begins with.
+    fn time_left(&self, at_ns: u64) -> String {
+        let pace = self.pace.as_ref().map(|pace| pace.lock().unwrap_or_else(PoisonError::into_inner));
+        let left = pace.and_then(|pace| pace.left(at_ns, self.of));
+        left.map_or_else(String::new, |left| format!(", {left}"))
+    }
+
     fn evaluated(&mut self, done: usize, of: Option<usize>, best: Option<f64>) {
         let best = best.map_or_else(String::new, |best| format!(", the best at {best:.3} of the baseline's time"));
         self.advance(SEARCHING, done as u64, of.unwrap_or(done) as u64);
         if let Some(bar) = &self.bar {
-            bar.set_prefix(format!("{}{best}", self.head));
+            bar.set_prefix(format!("{}{}{best}", self.head, self.left));
         }
         if done.is_multiple_of(of.unwrap_or(100).div_ceil(5).max(1)) || Some(done) == of {
             let of = of.map_or_else(String::new, |of| format!(" of {of}"));
@@ -114,7 +156,7 @@ impl Progress {
         self.advance(MEASURING, u64::from(done), u64::from(of.max(done)));
         let is_smaller = contenders < self.programs;
         if let (Some(bar), true) = (&self.bar, is_smaller) {
-            bar.set_prefix(format!("{} ({contenders} left)", self.head));
+            bar.set_prefix(format!("{}{} ({contenders} left)", self.head, self.left));
         }
         // five lines per operation are enough if nothing can be redrawn, and a few more if it continues
         let step = if done <= of { of.div_ceil(5) } else { 2 * of };
@@ -148,7 +190,7 @@ impl Progress {
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style);
             }
-            bar.set_prefix(self.head.clone());
+            bar.set_prefix(format!("{}{}", self.head, self.left));
             // the message is not drawn; it identifies the bar
             bar.set_message(template);
             bar.enable_steady_tick(Duration::from_millis(250));
@@ -177,7 +219,7 @@ impl Progress {
 
 impl Sink for Progress {
     fn take(&mut self, event: &Event<'_>) -> Result<(), Failure> {
-        self.draw(&event.kind);
+        self.draw(event.at_ns, &event.kind);
         Ok(())
     }
 }

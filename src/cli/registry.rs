@@ -45,7 +45,7 @@ pub(super) enum RegistryCommand {
 
 /// The registry of a module: the named one, else `registry` beside it.
 pub(super) fn folder_for(module: &Path, named: Option<&Path>) -> Result<PathBuf, Fault> {
-    let beside = module.parent().unwrap_or(Path::new("")).join("registry");
+    let beside = Registry::beside(module);
     match named {
         Some(folder) => Ok(folder.to_owned()),
         None if beside.is_dir() => Ok(beside),

@@ -72,7 +72,7 @@ pub(super) fn nothing_matched(scan: &Scan, format: &FormatArg, out: &mut dyn Wri
 
 /// A truncated module is not an input to tune.
 fn refuse_truncated(scan: &Scan, module: &Path) -> Result<(), Fault> {
-    match scan.diagnosis.iter().find(|diagnosis| diagnosis.code == "truncated") {
+    match scan.truncation() {
         Some(diagnosis) => Err(Fault::input(format!("`{}`: {}", module.display(), diagnosis.message))),
         None => Ok(()),
     }

@@ -8,13 +8,13 @@ use clap::Args;
 use indicatif::MultiProgress;
 
 use crate::cache::FolderLock;
-use crate::decision::{ProcessSpread, Resolution};
-use crate::measured_by::{CacheState, Source};
+use crate::measured_by::CacheState;
 use crate::race::RaceError;
 use crate::race::RaceOptions;
 use crate::report::{FailedProgram, SelftestResult, resolution_note};
 use crate::selftest::{
-    FigureKey, Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, StoredFigures, selftest,
+    FigureKey, KnownNoise, Point, SELFTEST_FILE, SelftestError, SelftestOptions, SelftestProgram, StoredFigures,
+    selftest,
 };
 use crate::timer::Timer;
 use crate::timer::events::Events;
@@ -147,31 +147,16 @@ fn keep(document: &mut SelftestResult, setting: &FigureKey, points: &[Point], lo
     Ok(())
 }
 
-/// What earlier calibrations say about a machine.
-#[derive(Debug, Default)]
-pub(super) struct KnownFloor {
-    /// The noise floor by the programs' durations.
-    pub(super) floor: Resolution,
-    /// The spread between processes, if it was measured, or what is known of such devices.
-    pub(super) spread: Option<ProcessSpread>,
-}
-
 /// A cache folder's figures for this timer's device and environment, with their source, in one line.
 pub(super) fn known_resolution(
     folder: Option<&Path>,
     timer: &dyn Timer,
     state: CacheState,
-) -> (KnownFloor, Vec<String>) {
-    let info = timer.info();
-    let has_own_clock =
-        info.source == Source::DeviceProfile && !info.device.identity.platform.eq_ignore_ascii_case("cpu");
-    let usual = has_own_clock.then_some(ProcessSpread::DEVICE_CLOCK);
-    // a tuner that keeps nothing may run without any folder
-    let Some(folder) = folder else { return (KnownFloor { spread: usual, ..KnownFloor::default() }, Vec::new()) };
+) -> (KnownNoise, Vec<String>) {
     let known = StoredFigures::known(folder, timer, &state);
     if let Some(note) = &known.damage {
         tracing::warn!("{note}");
     }
     let notes = known.damage.iter().cloned().chain(resolution_note(&known)).collect();
-    (KnownFloor { floor: known.resolution, spread: known.spread.or(usual) }, notes)
+    (known, notes)
 }

@@ -31,6 +31,7 @@ use super::compiler_options::{ModulesToTune, say_use};
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
+use super::pace::Pace;
 use super::plan::PlanSource;
 use super::profile::trace::unknown_format;
 use super::programs::ProgramReader;
@@ -237,9 +238,9 @@ impl<'a> OpenRun<'a> {
         let OpenDevice { timer, by, took, cache, kept, cancel, scratch } = device;
         let args = inputs.args;
         let keeper = args.keep.keeper(&*timer, args.dry_run)?;
-        let (resolution, of_selftest) =
+        let (noise, of_selftest) =
             selftest::known_resolution(cache.folder.as_deref(), &*timer, args.timer.cache_state.clone());
-        let mut options = inputs.options.clone().resolution(resolution.floor).spread(resolution.spread);
+        let mut options = inputs.options.clone().resolution(noise.resolution).spread(noise.spread);
         // profiles of some rounds alone cannot be replayed
         options.one_job_a_call = keeper.is_some() && args.keep.profile_every.is_none();
         if let Some(budget) = args.budget.filter(|_| inputs.step.is_some()) {
@@ -273,10 +274,11 @@ impl<'a> OpenRun<'a> {
     pub(super) fn tune(&mut self, bars: &MultiProgress) -> RunOutcome {
         let events = self.keeper.iter().fold(self.inputs.events.clone(), |events, keeper| events.and(keeper.clone()));
         // one for each device, because each draws its own bar
-        let with_progress = || events.and(Progress::new(bars.clone()));
+        let pace = Pace::shared(self.options.choose_until);
+        let with_progress = || events.and(Progress::with_pace(bars.clone(), Some(pace.clone())));
         let (mut result, stopped_by) = Stopped::split(self.tune_calls(&with_progress));
         let modules = self.inputs.modules.take().filter(|_| !result.interrupted && stopped_by.is_none());
-        let events = with_progress();
+        let events = events.and(Progress::new(bars.clone()));
         let mut runner = Runner::new(&mut *self.timer, &self.cache.ledger, &self.cancel, &events);
         let is_dry = self.inputs.args.dry_run;
         let of_modules =
@@ -383,7 +385,7 @@ fn others(
     // profiles are kept for one job at a time
     let are_of_one_device = timers.is_empty() && !keeps_profiles && !inputs.args.dry_run;
     if let Some((_, plan)) = calls.filter(|_| are_of_one_device) {
-        timers.extend((1..plan.side_by_side()).map_while(|_| timer.beside()));
+        timers.extend(plan.timers_beside(timer));
     }
     Ok(Others { timers, are_of_one_device })
 }

@@ -13,3 +13,4 @@ pub use contestant::{CompareOptions, Contestant};
 pub use error::CompareError;
 pub use result::{CompareResult, ContestantResult, Outputs, SelfNoise};
 pub use run::compare;
+pub(crate) use run::compare_named;

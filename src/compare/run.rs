@@ -11,7 +11,7 @@ use super::result::{CompareResult, ContestantResult, Outputs, SelfNoise};
 use crate::array::{ArraySpec, ComparedBy};
 use crate::call::Call;
 use crate::config::Config;
-use crate::counted::listed;
+use crate::counted::{counted, listed};
 use crate::decision::{self, Compared, ProcessQuestion};
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
@@ -39,10 +39,26 @@ pub fn compare(
     options: &CompareOptions,
     scratch: &Path,
 ) -> Result<CompareResult, CompareError> {
+    let name = match contestants {
+        [first, other] => format!("{} against {}", first.name, other.name),
+        [first, others @ ..] => format!("{} against {}", first.name, counted(others.len(), "other")),
+        [] => String::new(),
+    };
+    compare_named(runner, contestants, options, scratch, Slice::Operation { name: &name, index: 0, of: 1 })
+}
+
+/// The same as a named one of several comparisons.
+pub(crate) fn compare_named(
+    runner: &mut Runner<'_>,
+    contestants: &[Contestant],
+    options: &CompareOptions,
+    scratch: &Path,
+    slice: Slice<'_>,
+) -> Result<CompareResult, CompareError> {
     let Some((first, [_, ..])) = contestants.split_first() else {
         return Err(CompareError::TooFew(contestants.len()));
     };
-    let _slice = runner.events.open(Slice::Operation { name: &first.name, index: 0, of: 1 });
+    let _slice = runner.events.open(slice);
     let copy = options.with_copy.then_some(contestants.len());
     let files = write_programs(contestants, scratch)?;
     let mut job = Job::new(Call::new("compare@v1", first.program.digest().to_short()), scratch)

@@ -13,6 +13,7 @@ use super::tree::Tree;
 use crate::call::{Call, Direction};
 use crate::compare::Contestant;
 use crate::config::Config;
+use crate::counted::counted;
 use crate::digest::Digest;
 use crate::measure::{CompiledWith, MAX_PROGRAM_BYTES, MeasuredProgram};
 use crate::outside_file::{self, OutsideFolder};
@@ -136,6 +137,14 @@ impl StepVariants {
     /// The calls that a variant has tuned, by number.
     pub(super) fn tuned(&self, variant: usize) -> &[usize] {
         self.variants.get(variant).map_or(&[], |variant| &variant.tuned)
+    }
+
+    /// A set of calls in the words of a line: the call, or how many there are.
+    pub(super) fn name_of(&self, calls: &[usize]) -> String {
+        match calls {
+            &[call] => self.calls.get(call).map_or_else(String::new, |of| of.call.to_short()),
+            calls => counted(calls.len(), "call"),
+        }
     }
 
     /// A variant as a contestant.

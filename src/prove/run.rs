@@ -7,13 +7,17 @@ use super::error::ProveError;
 use super::manifest::{StepCall, StepVariants};
 use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, StepVerdict};
 use super::tree::Node;
-use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare};
+use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare_named};
+use crate::counted::{counted, listed};
 use crate::race::{Deadline, Runner};
+use crate::timer::events::Slice;
 
 /// The race of all tuned against the baselines.
 const FIRST_STAGE: &str = "prove-step";
 /// Maximum number of sets in one race: their programs are all loaded at once.
 const SETS_AT_ONCE: usize = 8;
+/// Maximum number of sets that a race is named by.
+const MOST_NAMED: usize = 3;
 /// The fraction of the remaining time that one race may take.
 const PART_OF_BUDGET: u32 = 3;
 /// The fraction of the total time reserved for the last race.
@@ -27,7 +31,7 @@ const LAST_PART_OF_BUDGET: u32 = 10;
 /// probability.
 ///
 /// # Errors
-/// As [`compare`], and if a program cannot be read.
+/// As [`compare`](crate::compare::compare), and if a program cannot be read.
 pub fn prove(
     runner: &mut Runner<'_>,
     step: &StepVariants,
@@ -39,7 +43,10 @@ pub fn prove(
     let comparisons = step.tree.nodes.len() + 2;
     let runner = runner.borrowed();
     let mut races = StepRaces { runner, step, options, scratch, until, comparisons, last: None };
-    let whole = races.race(FIRST_STAGE, step.baseline, &[step.whole])?;
+    let tuned = counted(step.tuned(step.whole).len(), "call");
+    let first =
+        RaceName { name: format!("the step, {tuned} tuned against none"), index: 0, of: 1 + step.tree.nodes.len() };
+    let whole = races.race(FIRST_STAGE, &first, step.baseline, &[step.whole])?;
     let row = whole.contestants.get(1).ok_or(CompareError::TooFew(1))?;
     let effect = Effect::of_addition(row, &whole);
     let mut result = ProveResult {
@@ -82,6 +89,13 @@ fn calls(step: &StepVariants, whole: &Effect) -> Vec<CallEffect> {
     step.calls.iter().enumerate().map(of).collect()
 }
 
+/// What a race is about, and its place among the sets that are raced.
+struct RaceName {
+    name: String,
+    index: usize,
+    of: usize,
+}
+
 /// What every race needs.
 struct StepRaces<'a> {
     runner: Runner<'a>,
@@ -97,7 +111,13 @@ struct StepRaces<'a> {
 
 impl StepRaces<'_> {
     /// Races variants against one of them.
-    fn race(&mut self, stage: &str, first: usize, others: &[usize]) -> Result<CompareResult, ProveError> {
+    fn race(
+        &mut self,
+        stage: &str,
+        shown: &RaceName,
+        first: usize,
+        others: &[usize],
+    ) -> Result<CompareResult, ProveError> {
         let scratch = tempfile::tempdir_in(self.scratch).map_err(|source| ProveError::Scratch { source })?;
         let mut contestants = vec![self.contestant(first)?];
         for &other in others {
@@ -111,7 +131,8 @@ impl StepRaces<'_> {
         let options = CompareOptions { stage: stage.to_owned(), tells_preflight, ..self.options.clone() }
             .rules(self.options.rules.confidence(1.0 - error))
             .budget(left.map(|left| left.max(self.last.unwrap_or_default())));
-        Ok(compare(&mut self.runner, &contestants, &options, scratch.path())?)
+        let slice = Slice::Operation { name: &shown.name, index: shown.index, of: shown.of };
+        Ok(compare_named(&mut self.runner, &contestants, &options, scratch.path(), slice)?)
     }
 
     fn contestant(&self, variant: usize) -> Result<Contestant, ProveError> {
@@ -152,7 +173,16 @@ impl StepRaces<'_> {
                 return Ok(());
             }
             let variants: Vec<usize> = others.iter().map(|node| node.variant).collect();
-            let race = self.race("prove-parts", step.whole, &variants)?;
+            let sets = match others.len() {
+                many if many > MOST_NAMED => counted(many, "set") + " of calls",
+                _ => listed(others.iter().map(|node| step.name_of(&node.calls))),
+            };
+            let shown = RaceName {
+                name: format!("put back, each alone: {sets}"),
+                index: result.sets.len() + others.len(),
+                of: 1 + step.tree.nodes.len(),
+            };
+            let race = self.race("prove-parts", &shown, step.whole, &variants)?;
             result.take_note_of(&race);
             for (node, row) in others.iter().zip(race.contestants.iter().skip(1)) {
                 let effect = Effect::of_removal(row, &race);
@@ -186,7 +216,10 @@ impl StepRaces<'_> {
         let Some(variant) = node.map(|node| node.variant) else { return Ok(()) };
         self.last = self.options.race.budget.map(|budget| budget / LAST_PART_OF_BUDGET);
         // separate rounds, because the earlier ones selected it
-        let race = self.race("prove-set", step.baseline, &[variant])?;
+        let sets = 1 + step.tree.nodes.len();
+        let tuned = step.name_of(step.tuned(variant));
+        let shown = RaceName { name: format!("to be proven: {tuned} tuned against none"), index: sets, of: sets + 1 };
+        let race = self.race("prove-set", &shown, step.baseline, &[variant])?;
         result.take_note_of(&race);
         let row = race.contestants.get(1).ok_or(CompareError::TooFew(1))?;
         let own = Effect::of_addition(row, &race);

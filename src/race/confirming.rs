@@ -9,9 +9,10 @@ use super::measuring::Measuring;
 use super::options::Deadline;
 use super::sampling::WarmUp;
 use super::{Compiling, RaceError, Referee, Runner};
+use crate::counted::counted;
 use crate::decision::{ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread, ProcessVerdict};
 use crate::timer::Job;
-use crate::timer::events::{Events, Phase};
+use crate::timer::events::{EventKind, Events, Phase};
 
 /// Rounds of a confirming process: at least these,
 const LEAST_ROUNDS: u32 = 8;
@@ -76,6 +77,8 @@ pub(super) fn confirm_each(
             return Ok(known);
         }
         taken += 1;
+        let programs = counted(open.len(), "program");
+        runner.events.tell(EventKind::Ahead(&format!("fresh process {taken} measures {programs} again")));
         runner.start_fresh_process()?;
         confirm_once(runner.borrowed(), job, referee, &open, evidence)?;
     }

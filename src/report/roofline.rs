@@ -67,7 +67,7 @@ pub(super) fn roof_line(peaks: &Peaks) -> String {
 
 /// Returns the rates of a call's best config, or of its baseline if undecided, and its share of the roof.
 pub(super) fn work_line(operation: &OperationResult) -> Option<String> {
-    let time = operation.best.as_ref().unwrap_or(&operation.baseline);
+    let time = operation.to_use();
     let work = time.work.as_ref()?;
     let [flops, bytes, ..] = work_cells(Some(work));
     let rates = format!("{flops}FLOP/s and {bytes}B/s");

@@ -1,5 +1,6 @@
 //! The table at the end of a run.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -21,6 +22,15 @@ use super::{Document, Grid, format_ns, format_part, format_ratio, line};
 
 /// Minimum drift that is reported.
 const WORTH_A_LINE: f64 = 0.05;
+
+/// The table of a run.
+impl fmt::Display for AutotuningResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Vec::new();
+        self.write_table(&mut table).map_err(|_| fmt::Error)?;
+        f.write_str(String::from_utf8_lossy(&table).trim_end())
+    }
+}
 
 impl Document for &AutotuningResult {
     fn into_json(self) -> impl Serialize {

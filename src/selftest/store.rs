@@ -12,7 +12,7 @@ use crate::cache::{FolderLock, StoreError};
 use crate::decision::{ProcessSpread, Resolution};
 use crate::device::DeviceFingerprint;
 use crate::digest::Digest;
-use crate::measured_by::{CacheState, MeasuredBy};
+use crate::measured_by::{CacheState, MeasuredBy, Source};
 use crate::outside_file;
 use crate::printable::printable;
 use crate::timer::Timer;
@@ -101,7 +101,7 @@ pub struct StoredFigures {
 pub struct KnownNoise {
     /// The noise floor, by the duration of programs.
     pub resolution: Resolution,
-    /// The spread between processes, if it was measured.
+    /// The spread between processes, if it was measured, or else what is known of such devices.
     pub spread: Option<ProcessSpread>,
     /// Why there is nothing, if the figures cannot be used.
     pub damage: Option<String>,
@@ -140,14 +140,18 @@ impl StoredFigures {
         Resolution::new(points.map(|point| (point.figures.median_ns, point.figures.resolution)))
     }
 
-    /// The noise floor by a folder's figures for a timer's device and environment.
-    pub fn known(folder: &Path, timer: &dyn Timer, cache_state: &CacheState) -> KnownNoise {
-        let (stored, damage) = Self::read(folder);
+    /// The noise floor by a folder's figures, if there is a folder, for a timer's device and environment.
+    pub fn known(folder: Option<&Path>, timer: &dyn Timer, cache_state: &CacheState) -> KnownNoise {
+        let info = timer.info();
+        let has_own_clock =
+            info.source == Source::DeviceProfile && !info.device.identity.platform.eq_ignore_ascii_case("cpu");
+        let usual = has_own_clock.then_some(ProcessSpread::DEVICE_CLOCK);
+        let (stored, damage) = folder.map(Self::read).unwrap_or_default();
         let resolution = stored.resolution(&FigureKey::of(timer, cache_state));
         let is_of_others = resolution.points().is_empty() && !stored.is_empty();
         let of_points = stored.points(&FigureKey::of(timer, cache_state)).iter();
         let spread = ProcessSpread::pooled(of_points.filter_map(|point| point.figures.between_processes));
-        KnownNoise { resolution, spread, damage, is_of_others }
+        KnownNoise { resolution, spread: spread.or(usual), damage, is_of_others }
     }
 
     /// Adds figures; they replace those of the same program under the same setting.

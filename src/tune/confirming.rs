@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::counted::counted;
 use crate::decision::{
     Final, Finalist, JudgedOutcome, Judgement, ProcessOutcome, ProcessQuestion, ProcessRatio, ProcessSpread,
     ProcessVerdict,
@@ -44,11 +45,15 @@ impl Autotuner<'_> {
         }
         // an earlier run may have measured enough
         let mut is_over = is_broken || self.is_stopped();
+        let mut processes = 0;
         loop {
             self.settle(&mut open, (of, is_over));
             if open.is_empty() {
                 return;
             }
+            let winners = counted(open.len(), "winner");
+            processes += 1;
+            self.events.tell(EventKind::Ahead(&format!("fresh process {processes} measures {winners} again")));
             let starting = (self.events.open(Slice::Step("start a fresh process")), Instant::now());
             let started = Runner::new(&mut *self.timer, self.ledger, self.cancel, &self.events).start_fresh_process();
             let took = starting.1.elapsed();

@@ -4,7 +4,32 @@
 //! on each device. Each invocation becomes a job ([`crate::timer::Job`]) whose digest says which samples are
 //! comparable. Rounds of that job that the sample log already holds are not measured again. If there are too many
 //! configs to race, a search picks which ones to race; each config it tries is a job of two, beside the baseline. A run
-//! emits [events](crate::timer::events) and returns an [`AutotuningResult`].
+//! emits [events](crate::timer::events) and returns an [`AutotuningResult`]. [`Autotune`](crate::autotune::Autotune) is
+//! all of it in one call.
+//!
+//! ```
+//! use autotune_lowered::hlo::{ScanOptions, scan_path};
+//! use autotune_lowered::ledger::Ledger;
+//! use autotune_lowered::registry::Registry;
+//! use autotune_lowered::timer::{ReplayTimer, Timer};
+//! use autotune_lowered::tune::{PlanOptions, Session, plan};
+//!
+//! let scan = scan_path("examples/transformer/module.hlo.txt", &ScanOptions::default())?;
+//! let registry = Registry::open("examples/transformer/registry")?;
+//! // on a device: `timer::pjrt::PjrtTimer`
+//! let mut timer = ReplayTimer::open("examples/transformer/simulated.json".as_ref())?;
+//! let plan = plan(&scan, &registry, &timer.info().device.identity, &PlanOptions::default())?;
+//! // to keep what is decided: `Ledger::open`
+//! let ledger = Ledger::in_memory(Vec::new());
+//! let result = Session::new(&registry, &ledger, &mut timer).run(&plan)?;
+//! for operation in &result.operations {
+//!     let best = operation.best.as_ref().map(|best| best.config.to_brief());
+//!     println!("{}: {}, use {best:?}", operation.call, operation.status.name());
+//! }
+//! # assert_eq!(result.operations.len(), 4);
+//! # assert!(result.operations.iter().all(|operation| operation.speed_up.is_some_and(|times| times > 1.9)));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod choices;
 mod commit;
@@ -46,8 +71,8 @@ pub(crate) use provisional::{not_confirmed, undecided};
 pub use remeasurement::Remeasurement;
 pub(crate) use result::ended_by_user;
 pub use result::{
-    AutotuningResult, ConfigTime, DistributionResult, MissedLabel, OperationResult, ProfiledStep, RESULT_SCHEMA,
-    RivalResult, Status,
+    AutotuningResult, ConfigTime, DistributionResult, MissedLabel, NoSuchResult, OperationResult, ProfiledStep,
+    RESULT_SCHEMA, RivalResult, Status,
 };
 pub use run::without_calls;
 pub use searched::{SearchEnd, Searched};

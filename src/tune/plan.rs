@@ -13,6 +13,7 @@ use crate::lowering::{Lowering, without_recorder};
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
 use crate::setters;
+use crate::timer::Timer;
 
 use super::step::order_by_share;
 use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};
@@ -150,9 +151,13 @@ impl TuningPlan {
         Self { invocations, elsewhere, missed, shard: Some(shard), ..self }
     }
 
-    /// How many calls are worth tuning side by side on one device ([`Session::beside`](super::Session::beside)): one of
-    /// each operation, at most four, because each has a worker process. Only one if the inputs of a call are large,
-    /// because each worker holds those of its call.
+    /// Further timers of one device that are worth [tuning with](super::Session::beside), as far as it has any.
+    pub fn timers_beside(&self, timer: &dyn Timer) -> Vec<Box<dyn Timer>> {
+        (1..self.side_by_side()).map_while(|_| timer.beside()).collect()
+    }
+
+    /// How many calls are worth tuning side by side on one device: one of each operation, at most four, because each
+    /// has a worker process. Only one if the inputs of a call are large, because each worker holds those of its call.
     pub fn side_by_side(&self) -> usize {
         let operations: BTreeSet<_> = self.invocations.iter().map(PlannedInvocation::tuned).collect();
         let largest = self.invocations.iter().map(PlannedInvocation::input_bytes).max().unwrap_or(0);

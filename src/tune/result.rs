@@ -9,6 +9,7 @@ use crate::batch::BatchAxis;
 use crate::cache::{CacheKey, Entry};
 use crate::call::{Call, Direction};
 use crate::config::Config;
+use crate::counted::listed;
 use crate::device::DeviceFingerprint;
 use crate::failure::Failure;
 use crate::hlo::{Evidence, Label};
@@ -231,6 +232,11 @@ pub struct OperationResult {
 }
 
 impl OperationResult {
+    /// The config to use: the best one, or the baseline as long as none is decided.
+    pub fn to_use(&self) -> &ConfigTime {
+        self.best.as_ref().unwrap_or(&self.baseline)
+    }
+
     /// Leaves the baseline in place.
     pub(crate) fn forget_winner(&mut self) {
         (self.best, self.speed_up, self.speed_up_interval) = (None, None, None);
@@ -342,7 +348,37 @@ pub struct AutotuningResult {
     pub entries: Vec<(CacheKey, Arc<Entry>)>,
 }
 
+/// A call that a result does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the result has no call {call}{because}")]
+pub struct NoSuchResult {
+    /// The call.
+    pub call: Call,
+    /// Why, or which calls it has.
+    because: String,
+}
+
 impl AutotuningResult {
+    /// The result of a call. Of several directions the one with a best config precedes, and of those the one that was
+    /// measured with its backward pass.
+    ///
+    /// # Errors
+    /// If the run had no such call; the error says why, or which calls there are.
+    pub fn operation(&self, op_id: &str, call_key: &str) -> Result<&OperationResult, NoSuchResult> {
+        let call = Call::new(op_id, call_key);
+        let of_call = self.operations.iter().filter(|operation| operation.call == call);
+        let found = of_call.max_by_key(|found| (found.best.is_some(), found.direction == Direction::ForwardVjp));
+        found.ok_or_else(|| {
+            let is_of_call = |label: &Label| label.op_id == op_id && label.call_key.as_deref() == Some(call_key);
+            let because = match self.missed.iter().find(|missed| is_of_call(&missed.label)) {
+                Some(missed) => format!(": {}", missed.reason),
+                None if self.operations.is_empty() => ", nor any other".to_owned(),
+                None => format!("; it has {}", listed(self.operations.iter().map(|of| of.call.to_string()))),
+            };
+            NoSuchResult { call, because }
+        })
+    }
+
     /// Adds the result of one operation.
     pub(crate) fn take(&mut self, operation: Option<OperationResult>, entry: Option<(CacheKey, Arc<Entry>)>) {
         self.interrupted |= operation.as_ref().is_some_and(|operation| operation.status == Status::Interrupted);

@@ -395,12 +395,11 @@ class View(unittest.TestCase):
         self.press("Home", label, labels[0])
         self.assertEqual(self.browser.evaluate("document.querySelectorAll('.point[tabindex=\"0\"]').length"), 1)
         # 100 GFLOP/s and 10 GB/s: the lines meet at 10 FLOP/byte, and each circle is at its own figures
-        place = "(one) => ['cx', 'cy'].map((name) => Number(one.getAttribute(name)))"
+        place = "(one) => ['cx', 'cy'].map((name) => one[name].baseVal.value)"
         circles = self.browser.evaluate(f"[...document.querySelectorAll('.point circle')].map({place})")
-        paths = self.browser.evaluate(
-            "[...document.querySelectorAll('.roofs path')].map((one) => one.getAttribute('d'))"
+        x1, y1 = self.browser.evaluate(
+            "['x2', 'y2'].map((name) => document.querySelector('.roofs line')[name].baseVal.value)"
         )
-        *_, x1, y1 = (float(number) for number in re.findall(r"-?[\d.]+", paths[0]))
         self.assertAlmostEqual(self.at(labels, circles, "FLOP/byte", x1), 10, delta=0.3)
         self.assertAlmostEqual(self.at(labels, circles, "FLOP/s", y1), 100e9, delta=3e9)
         self.picture("roofline")
@@ -493,6 +492,32 @@ class View(unittest.TestCase):
                 ".map((one) => one.tagName + one.className)"
             )
             self.assertEqual(self.browser.evaluate(wider), [])
+            self.assertEqual(self.browser.complaints(), [])
+
+    def test_the_roofline_fits_a_phone_and_none_of_its_labels_lies_on_another(self) -> None:
+        for width in (360, 400, 1000):
+            self.open(self.page, width=width, height=740)
+            self.picture(f"roofline-{width}")
+            cut = "[...document.querySelectorAll('.graph > div')].filter((one) => one.scrollWidth > one.clientWidth).length"
+            self.assertEqual(self.browser.evaluate(cut), 0, width)
+            left, right, texts = self.browser.evaluate(
+                "(() => { const box = document.querySelector('svg.roofline').closest('figure').getBoundingClientRect(); "
+                "const texts = [...document.querySelectorAll('svg.roofline text, .names li')].filter((one) => one.textContent);"
+                "const shown = texts.map((one) => [one.textContent, one.getBoundingClientRect()]);"
+                "return [box.left, box.right, shown.filter(([, at]) => at.width).map(([text, at]) => "
+                "[text, at.left, at.right, at.top, at.bottom])]; })()"
+            )
+            self.assertGreater(len(texts), 10)
+            for number, (text, start, end, top, bottom) in enumerate(texts):
+                self.assertTrue(left <= start and end <= right, (width, text, start, end))
+                for other, *box in texts[number + 1 :]:
+                    apart = end <= box[0] or box[1] <= start or bottom <= box[2] + 1 or box[3] <= top + 1
+                    self.assertTrue(apart, (width, text, other))
+            # each line is named, beside it or below
+            names = self.browser.evaluate(
+                "[...document.querySelectorAll('.roofs .name, .names li')].filter((one) => one.getClientRects().length).map((one) => one.textContent)"
+            )
+            self.assertEqual(names, ["matrices, f32, 100 GFLOP/s", "other units, f32, 50.0 GFLOP/s"])
             self.assertEqual(self.browser.complaints(), [])
 
     def test_it_can_be_read_in_either_scheme(self) -> None:

@@ -18,6 +18,7 @@ fn a_program_beside_itself_with_an_option() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     // two arrays of four f32 and one result; on disk are the outputs of two programs, on the host also of two
     let ahead = run.stderr.lines().find(|line| line.contains("inputs and outputs take 64 bytes of ")).unwrap();
+    assert!(ahead.contains(" against ") && !run.stderr.contains("[1/1]"), "{}", run.stderr);
     assert!(ahead.contains(" left on disk, 32 bytes of ") && ahead.ends_with(", 48 bytes of device memory"), "{ahead}");
     let found = run.json();
     let [first, second] = found["contestants"].as_array().unwrap().as_slice() else { panic!("{found}") };

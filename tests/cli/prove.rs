@@ -60,6 +60,15 @@ fn a_call_that_loses_in_the_step_is_not_in_the_snapshot() {
     step(&folder, [2000, 100], [200, 1000]);
     let found = place.run(&[&given[..], &["--format", "json"]].concat());
     assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
+    // each race says what it is about, and how far it takes the run: two sets, then what they left
+    let (first, second) = ("op@v1:0000000000000000", "op@v1:0000000000000001");
+    for race in [
+        "[1/3] the step, 2 calls tuned against none: 3 programs ready".to_owned(),
+        format!("[3/3] put back, each alone: {first}, {second}: 4 programs ready"),
+        format!("[4/4] to be proven: {first} tuned against none: 3 programs ready"),
+    ] {
+        assert!(found.stderr.lines().any(|line| line == race), "{race}: {}", found.stderr);
+    }
     let found = found.json();
     let standing = |call: usize| found["calls"][call]["in_step"]["verdict"].as_str().unwrap();
     assert_eq!((standing(0), standing(1)), ("gains", "loses"), "{found}");

@@ -50,7 +50,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
             "{}",
             more.stdout
         );
-        assert!(more.stderr.contains("[1/1] tests/data/timer/add.mlir: 3 programs"), "{}", more.stderr);
+        assert!(more.stderr.contains("\ntests/data/timer/add.mlir: 3 programs"), "{}", more.stderr);
     }
     let kept: Value = serde_json::from_slice(&fs::read(cache.join(FILE)).unwrap()).unwrap();
     assert_eq!(kept["entries"].as_array().unwrap().len(), 1, "{kept}");

@@ -68,6 +68,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("compiler_options", 9),
     ("gate", 9),
     ("selftest", 9),
+    ("autotune", 10),
     ("prove", 10),
     ("report", 11),
     ("cli", 12),

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod autotune;
 mod cache_state;
 mod compare;
 mod compiler_options;

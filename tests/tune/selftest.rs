@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::support::scripted::*;
+use autotune_lowered::autotune::Autotune;
 use autotune_lowered::cache::FolderLock;
 use autotune_lowered::digest::Digest;
 use autotune_lowered::failure::{Failure, FailureKind};
@@ -16,6 +17,7 @@ use autotune_lowered::race::RaceError;
 use autotune_lowered::selftest::{
     FigureKey, Figures, Point, SelftestError, SelftestOptions, SelftestProgram, StoredFigures, selftest,
 };
+use autotune_lowered::timer::ReplayTimer;
 use autotune_lowered::timer::events::{Event, EventKind, Events};
 use autotune_lowered::timer::{
     Job, OutputsAs, Prepared, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerExt, TimerInfo,
@@ -229,6 +231,20 @@ fn the_tuner_calls_nothing_better_below_what_can_be_told() {
         assert_eq!((tuned.status, tuned.best.unwrap().config), (Status::Tuned, config(1)), "{points:?}");
     }
     assert_eq!(tuned(&setting, &[(1e8, 0.3)]).status, Status::BaselineKept, "shorter than all that is known");
+}
+
+#[test]
+fn one_call_takes_the_noise_floor_of_its_cache_unless_it_is_given_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/transformer");
+    let mut timer = ReplayTimer::open(&example.join("simulated.json")).unwrap();
+    // its best configs take half the time
+    keep(folder.path(), &FigureKey::of(&timer, &CacheState::Warm), &[(1e6, 0.9)]);
+    let autotune = Autotune::module(example.join("module.hlo.txt")).cache(folder.path());
+    let mut status_of = |autotune: &Autotune| autotune.run(&mut timer).unwrap().operations[0].status;
+    assert_eq!(status_of(&autotune), Status::BaselineKept);
+    let finer = TuneOptions::default().resolution(autotune_lowered::decision::Resolution::new([(1e6, 0.01)]));
+    assert_eq!(status_of(&autotune.options(finer)), Status::Tuned);
 }
 
 #[test]

@@ -285,6 +285,15 @@ fn the_program_writes_the_trace_of_its_run() {
         .filter(|slice| slice.depth == 0 && slice.row == "tuner")
         .map(|slice| slice.name.as_str())
         .collect();
+    // each process that confirms is announced, and first those of all four calls
+    let fresh = top.iter().filter(|name| **name == "start a fresh process").count();
+    let said: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("fresh process ")).collect();
+    assert_eq!(
+        (said.len(), said.first()),
+        (fresh, Some(&"fresh process 1 measures 4 winners again")),
+        "{}",
+        done.stderr
+    );
     // those of the processes that confirm come again
     let mut seen = std::collections::BTreeSet::new();
     let top: Vec<&str> = top.into_iter().filter(|name| seen.insert(*name)).collect();

@@ -28,7 +28,7 @@ struct OptionalColumns {
 
 /// Returns the share of the roof that a call reaches with its best config, or with its baseline if undecided.
 fn roof_of(operation: &OperationResult) -> Option<f64> {
-    let time = operation.best.as_ref().unwrap_or(&operation.baseline);
+    let time = operation.to_use();
     Some(time.work.as_ref()?.roofline?.share)
 }
 

@@ -12,11 +12,13 @@ use crate::report::figures::{format_part, format_per_second, format_quotient};
 use crate::report::format_ns;
 
 use super::axis::{LogAxis, number, rate};
-use super::picture::PanelFrame;
 
-const WIDTH: f64 = 900.0;
-const HEIGHT: f64 = 440.0;
-const FRAME: PanelFrame = PanelFrame { left: 76.0, top: 24.0, right: 690.0, bottom: 384.0 };
+/// Height of the frame. Its width is the page's: positions across are parts of it, so that it fits a phone, too.
+const HEIGHT: f64 = 360.0;
+/// Part of the memory's line before its name.
+const BEFORE_NAME: f64 = 0.25;
+/// Number of ticks whose labels all fit a phone.
+const FEW_TICKS: usize = 5;
 /// Maximum number of operations drawn.
 const MOST: usize = 200;
 /// Radius of an operation that takes no time, and the extra radius of the one with the most time.
@@ -89,13 +91,13 @@ pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
                 a href="#table-roofline" { "The same as a table" } "."
             }
             figure.graph {
-                div.scroll {
-                    svg.roofline viewBox={"0 0 " (WIDTH) " " (HEIGHT)} width=(WIDTH) height=(HEIGHT) role="list"
-                        aria-label=(name) {
+                div.plot {
+                    svg.roofline width="100%" height=(HEIGHT) role="list" aria-label=(name) {
                         (axes(&across, &up))
                         @if let Some(peaks) = &summary.peaks { (roof_lines(peaks, &roofs, &across, &up)) }
                         @for point in &points { (circle(point, first.work.time_ns, &across, &up)) }
                     }
+                    @if !roofs.is_empty() { (names_of_roofs(&roofs)) }
                 }
                 p.told aria-hidden="true" {}
             }
@@ -104,8 +106,18 @@ pub(in crate::report) fn roofline_plot(summary: &Summary) -> Markup {
     }
 }
 
+/// Writes a position across.
+fn across_at(along: f64) -> String {
+    format!("{:.2}%", 100.0 * along)
+}
+
+/// Writes a height.
+fn up_at(along: f64) -> String {
+    format!("{:.1}", HEIGHT * (1.0 - along))
+}
+
 fn circle(point: &RooflinePoint<'_>, most_ns: f64, across: &LogAxis, up: &LogAxis) -> Markup {
-    let (x, y) = (FRAME.x(across.along(point.intensity())), FRAME.y(up.along(point.work.flops_per_second())));
+    let (x, y) = (across.along(point.intensity()), up.along(point.work.flops_per_second()));
     let radius = RADIUS.0 + RADIUS.1 * (point.work.time_ns / most_ns).sqrt();
     let class = match point.work.roofline.map(|roof| roof.bound) {
         Some(Bound::Compute) => "point compute",
@@ -115,29 +127,32 @@ fn circle(point: &RooflinePoint<'_>, most_ns: f64, across: &LogAxis, up: &LogAxi
     html! {
         g class=(class) role="listitem" aria-label=(label) {
             title { (label) }
-            circle cx=(format_args!("{x:.1}")) cy=(format_args!("{y:.1}")) r=(format_args!("{radius:.1}")) {}
+            circle cx=(across_at(x)) cy=(up_at(y)) r=(format_args!("{radius:.1}")) {}
         }
     }
 }
 
 fn axes(across: &LogAxis, up: &LogAxis) -> Markup {
-    let PanelFrame { left, top, right, bottom } = FRAME;
-    let columns = across.ticks().into_iter().map(|(along, tick)| (FRAME.x(along), tick.map(number)));
-    let lines = up.ticks().into_iter().map(|(along, tick)| (FRAME.y(along), tick.map(rate)));
-    let (middle, half) = ((left + right) / 2.0, (top + bottom) / 2.0);
+    let ticks = across.ticks();
+    // a phone has room for half of many labels
+    let is_spare = |place: usize| ticks.len() > FEW_TICKS && place % 2 == 1;
+    let columns = ticks.iter().enumerate();
+    let columns = columns.map(|(place, &(along, tick))| (is_spare(place), across_at(along), tick.map(number)));
+    let lines = up.ticks().into_iter().map(|(along, tick)| (up_at(along), tick.map(rate)));
     html! {
         g aria-hidden="true" {
-            @for (x, text) in columns {
-                path.grid d=(format_args!("M{x:.1} {top}V{bottom}")) {}
-                text x=(format_args!("{x:.1}")) y=(bottom + 18.0) text-anchor="middle" { (text.unwrap_or_default()) }
+            @for (is_spare, x, text) in columns {
+                line.grid x1=(x) y1="0" x2=(x) y2=(HEIGHT) {}
+                text.spare[is_spare] x=(x) y=(HEIGHT + 18.0) text-anchor="middle" { (text.unwrap_or_default()) }
             }
             @for (y, text) in lines {
-                path.grid d=(format_args!("M{left} {y:.1}H{right}")) {}
-                text x=(left - 8.0) y=(format_args!("{:.1}", y + 4.0)) text-anchor="end" { (text.unwrap_or_default()) }
+                line.grid x1="0" y1=(y) x2="100%" y2=(y) {}
+                text x="-8" y=(y) dy="4" text-anchor="end" { (text.unwrap_or_default()) }
             }
-            path.frame d=(format_args!("M{left} {top}V{bottom}H{right}")) {}
-            text x=(middle) y=(bottom + 42.0) text-anchor="middle" { "FLOP/byte" }
-            text transform=(format_args!("translate(16 {half}) rotate(-90)")) text-anchor="middle" { "FLOP/s" }
+            line.frame x1="0" y1="0" x2="0" y2=(HEIGHT) {}
+            line.frame x1="0" y1=(HEIGHT) x2="100%" y2=(HEIGHT) {}
+            text x="50%" y=(HEIGHT + 42.0) text-anchor="middle" { "FLOP/byte" }
+            text x="-8" y="-16" text-anchor="end" { "FLOP/s" }
         }
     }
 }
@@ -147,6 +162,12 @@ struct ComputeRoof {
     name: String,
     per_second: f64,
     is_vector: bool,
+}
+
+impl ComputeRoof {
+    fn text(&self) -> String {
+        format!("{}, {}FLOP/s", self.name, format_per_second(self.per_second))
+    }
 }
 
 /// Returns the lines of the compute units, types with the same rate together, the highest first.
@@ -171,39 +192,39 @@ fn roofs(peaks: &Peaks) -> Vec<ComputeRoof> {
 
 /// Draws the memory's line up to the highest of the others, and these from where they intersect it.
 fn roof_lines(peaks: &Peaks, roofs: &[ComputeRoof], across: &LogAxis, up: &LogAxis) -> Markup {
-    let place = |x: f64, y: f64| (FRAME.x(across.along(x)), FRAME.y(up.along(y)));
+    let place = |x: f64, y: f64| (across.along(x), up.along(y));
     let bandwidth = peaks.bytes_per_second;
-    let ((x_low, x_high), (y_low, _)) = (across.ends(), up.ends());
+    let ((x_low, _), (y_low, _)) = (across.ends(), up.ends());
     let Some(highest) = roofs.first() else { return html! {} };
     let from = x_low.max(y_low / bandwidth);
     let (x0, y0) = place(from, from * bandwidth);
     let (x1, y1) = place(highest.per_second / bandwidth, highest.per_second);
-    let angle = (y1 - y0).atan2(x1 - x0).to_degrees();
-    let (x, y) = ((x0 + x1) / 2.0 - 5.0, (y0 + y1) / 2.0 - 7.0);
+    let (x, y) = (x0 + BEFORE_NAME * (x1 - x0), y0 + BEFORE_NAME * (y1 - y0));
     let mut last_text = f64::NEG_INFINITY;
-    let lines = roofs.iter().map(|roof| {
-        let (x0, y) = place(roof.per_second / bandwidth, roof.per_second);
-        let (x1, _) = place(x_high, roof.per_second);
+    let lines = roofs.iter().zip(1..).map(|(roof, number)| {
+        let (x, y) = place(roof.per_second / bandwidth, roof.per_second);
         // the highest comes first, so that none overlaps another
-        last_text = (y + 4.0).max(last_text + 14.0);
-        (roof, format!("M{x0:.1} {y:.1}H{x1:.1}"), format!("{last_text:.1}"))
+        last_text = (HEIGHT * (1.0 - y)).max(last_text + 14.0);
+        (roof, number, across_at(x), up_at(y), format!("{last_text:.1}"))
     });
     html! {
         g.roofs role="listitem" aria-label=(label_of_roofs(peaks, roofs)) {
-            path d=(format_args!("M{x0:.1} {y0:.1}L{x1:.1} {y1:.1}")) {}
-            text transform=(format_args!("translate({x:.1} {y:.1}) rotate({angle:.1})")) text-anchor="middle" {
-                "memory, " (format_per_second(bandwidth)) "B/s"
-            }
-            @for (roof, line, at) in lines {
-                path class=[roof.is_vector.then_some("vector")] d=(line) {}
-                text x=(FRAME.right + 8.0) y=(at) { (roof.name) ", " (format_per_second(roof.per_second)) "FLOP/s" }
+            line x1=(across_at(x0)) y1=(up_at(y0)) x2=(across_at(x1)) y2=(up_at(y1)) {}
+            text x=(across_at(x)) y=(up_at(y)) dx="10" dy="10" { "memory, " (format_per_second(bandwidth)) "B/s" }
+            @for (roof, number, x, y, at) in lines {
+                line class=[roof.is_vector.then_some("vector")] x1=(x) y1=(y) x2="100%" y2=(y) {}
+                text x="100%" y=(at) dx="8" dy="4" { tspan.number { (number) } tspan.name { (roof.text()) } }
             }
         }
     }
 }
 
+/// Names the numbers of the lines, for a page that is too narrow for names beside them.
+fn names_of_roofs(roofs: &[ComputeRoof]) -> Markup {
+    html! { ol.names aria-hidden="true" { @for roof in roofs { li { (roof.text()) } } } }
+}
+
 fn label_of_roofs(peaks: &Peaks, roofs: &[ComputeRoof]) -> String {
-    let roofs = roofs.iter().map(|roof| format!("{} {}FLOP/s", roof.name, format_per_second(roof.per_second)));
-    let roofs: Vec<String> = roofs.collect();
+    let roofs: Vec<String> = roofs.iter().map(ComputeRoof::text).collect();
     format!("Roofs of {}: memory {}B/s; {}", peaks.name, format_per_second(peaks.bytes_per_second), roofs.join("; "))
 }

@@ -2,7 +2,7 @@
 
 use super::Evidence;
 use super::census::{LONG_NAME_BYTES, STRUCTURE_BYTES};
-use super::found::{Diagnosis, FoundLabel, ModuleForm};
+use super::found::{Diagnosis, FoundLabel, ModuleForm, Scan};
 use super::graph::Unread;
 use super::sites::Untyped;
 use super::structure::Structure;
@@ -14,6 +14,9 @@ pub(super) const CALL_SITES_CUT: &str = "call-sites-cut";
 
 /// The code of [`kernels_cut`].
 pub(super) const KERNELS_CUT: &str = "kernels-cut";
+
+/// The code of [`truncated`].
+const TRUNCATED: &str = "truncated";
 
 /// The text of a lowered function with its locations, by the version of JAX.
 const STABLEHLO_COMMAND: &str = "write StableHLO text with \
@@ -38,6 +41,13 @@ impl Diagnosis {
         let Some(rest) = self.message.strip_suffix(OWN_LABELS) else { return &self.message };
         let rest = rest.strip_suffix("where the program has no labels ").unwrap_or(rest);
         rest.trim_end_matches([' ', ':', ';'])
+    }
+}
+
+impl Scan {
+    /// Why the module seems to be truncated, so that labels may be missing.
+    pub fn truncation(&self) -> Option<&Diagnosis> {
+        self.diagnosis.iter().find(|diagnosis| diagnosis.code == TRUNCATED)
     }
 }
 
@@ -152,7 +162,7 @@ fn cut_labels(counts: &Counts<'_>, labels: &[FoundLabel], form: &str, say: &mut 
 pub(crate) fn truncated(form: ModuleForm, cut: &str) -> Diagnosis {
     let form = form_name(form);
     Diagnosis {
-        code: "truncated".to_owned(),
+        code: TRUNCATED.to_owned(),
         message: format!("this {form} is cut short: {cut}; labels after the cut are missing, write the file again"),
     }
 }

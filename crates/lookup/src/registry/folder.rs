@@ -35,6 +35,11 @@ impl Registry {
         Self::read(RegistryWriter::open(root)?)
     }
 
+    /// The registry of a module by default: `registry` beside it.
+    pub fn beside(module: &Path) -> PathBuf {
+        module.parent().unwrap_or(Path::new("")).join("registry")
+    }
+
     /// Opens a registry, creating an empty one if there is none.
     ///
     /// # Errors
