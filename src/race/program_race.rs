@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::confirming::confirm_each;
+use super::confirming::{confirm_each, ratios_by_process};
 use super::evidence::JobEvidence;
 use super::measuring::measure;
 use super::{
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::array::{ComparedBy, Fill};
 use crate::config::Config;
-use crate::decision::{Judgement, ProcessQuestion, Round};
+use crate::decision::{Judgement, ProcessQuestion, ProcessRatio, Round};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
 use crate::measured_by::MeasuredBy;
@@ -34,6 +34,9 @@ pub struct ProgramRace {
     pub joins_executables: bool,
     /// Whether the requested number of rounds is measured even if the race is decided earlier.
     pub is_exact: bool,
+    /// Whether the baseline is in each round no more often than the others: two processes are compared, and a process
+    /// is faster the more it runs.
+    pub no_sentinels: bool,
     /// The question that the race answers.
     pub goal: RaceGoal,
     /// By output, how far elements may be off beyond their type's tolerance: the largest difference of the baseline
@@ -51,10 +54,23 @@ pub struct ProgramRace {
 impl ProgramRace {
     /// A race that ends when it is decided and measures every candidate.
     pub fn new(job: Job, inputs: Digest, stage: impl Into<String>) -> Self {
-        let (joins_executables, is_exact, slack, has_own_reference) = (false, false, Vec::new(), false);
+        let (joins_executables, is_exact, no_sentinels, slack, has_own_reference) =
+            (false, false, false, Vec::new(), false);
         let (stage, goal) = (stage.into(), RaceGoal::Best);
         let (fills, tolerance) = (Vec::new(), None);
-        Self { job, inputs, stage, joins_executables, is_exact, goal, slack, tolerance, has_own_reference, fills }
+        Self {
+            job,
+            inputs,
+            stage,
+            joins_executables,
+            is_exact,
+            no_sentinels,
+            goal,
+            slack,
+            tolerance,
+            has_own_reference,
+            fills,
+        }
     }
 
     /// Digest of everything that must be equal for samples of two runs to be comparable.
@@ -171,13 +187,38 @@ pub(crate) fn confirm_programs(
     if candidates.is_empty() || options.processes == 0 || runner.timer.info().can.skip_outputs {
         return Ok(Vec::new());
     }
+    let (identity, rules, mut evidence) = stored_race(runner, race, options)?;
+    let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
+    confirm_each(runner, (&race.job, referee), candidates, question, &mut evidence)
+}
+
+/// Measures candidates of a race in fresh processes while the caller has an open question. Returns what each process
+/// says of each candidate.
+///
+/// # Errors
+/// As [`race_programs`].
+pub(crate) fn program_ratios(
+    runner: &mut Runner<'_>,
+    race: &ProgramRace,
+    options: &RaceOptions,
+    (candidates, is_open): (&[usize], &dyn Fn(&[Vec<ProcessRatio>]) -> bool),
+) -> Result<Vec<Vec<ProcessRatio>>, RaceError> {
+    let (identity, rules, mut evidence) = stored_race(runner, race, options)?;
+    let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
+    ratios_by_process(runner, (&race.job, referee), candidates, is_open, &mut evidence)
+}
+
+/// What the log holds of a race that ran, with the rules for measuring more of it.
+fn stored_race(
+    runner: &Runner<'_>,
+    race: &ProgramRace,
+    options: &RaceOptions,
+) -> Result<(JobIdentity, RaceOptions, JobEvidence), RaceError> {
     let by = runner.timer.info().measured_by(&options.cache_state);
     let digest = options.tolerances.in_digest(race.digest(&*runner.timer, &by));
     let identity = JobIdentity::of_programs(&race.job, digest, &*runner.timer);
-    let mut evidence = JobEvidence::stored(runner.ledger, identity.digest, false)?;
-    let rules = options.clone().without_verdict();
-    let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
-    confirm_each(runner, (&race.job, referee), candidates, question, &mut evidence)
+    let evidence = JobEvidence::stored(runner.ledger, identity.digest, false)?;
+    Ok((identity, options.clone().without_verdict(), evidence))
 }
 
 /// A candidate as the log knows it.
@@ -191,6 +232,7 @@ impl ProgramRace {
         Terms {
             goal: self.goal,
             is_exact: self.is_exact,
+            no_sentinels: self.no_sentinels,
             // non-finite values take the same time as others; only the question for the best requires finite ones
             needs_finite: self.goal == RaceGoal::Best,
             slack: &self.slack,

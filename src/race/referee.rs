@@ -33,6 +33,9 @@ pub(crate) struct Terms<'a> {
     pub(crate) goal: RaceGoal,
     /// Whether exactly the requested number of rounds is measured, decided or not.
     pub(crate) is_exact: bool,
+    /// Whether the baseline is in each round no more often than the others, because it is one of two processes that are
+    /// compared, and a process is faster the more it runs.
+    pub(crate) no_sentinels: bool,
     /// Whether nothing is decided if the baseline's outputs are not all finite.
     pub(crate) needs_finite: bool,
     /// By output, how far elements may be off beyond their type's tolerance.

@@ -113,7 +113,8 @@ impl Measuring<'_> {
         shuffle(&mut order, self.referee.options.seed, round);
         let baseline = self.referee.identity.baseline;
         let recent = self.evidence.last_to_decision(RECENT, self.process.job.candidates.len(), baseline);
-        if self.referee.terms.is_exact || wants_bracket(&recent) {
+        let terms = self.referee.terms;
+        if !terms.no_sentinels && (terms.is_exact || wants_bracket(&recent)) {
             order.insert(0, baseline);
             order.push(baseline);
         }

@@ -1,15 +1,17 @@
 //! One call's programs under both compilers.
 
 use crate::config::Config;
-use crate::decision::{ProcessQuestion, ProcessRatio, ProcessSpread, quotients};
+use crate::decision::{ProcessQuestion, ProcessRatio, quotients};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
-use crate::race::{ProgramRace, RaceError, RaceGoal, RaceOptions, Raced, Runner, confirm_programs, race_programs};
+use crate::race::{
+    BASELINE_FAILED, ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, program_ratios, race_programs,
+};
 use crate::registry::{Invocation, Registry};
 use crate::timer::{Job, JobCandidate};
 use crate::tune::{InputFolder, TuneError, materialize, only};
 
-use super::change::Change;
+use super::change::{Change, Shift};
 
 /// The timers side by side: the new compiler's is the first.
 const NEW: usize = 0;
@@ -22,7 +24,8 @@ const FIRST_ROUNDS: u32 = 6;
 const IN_FORCE_NEW: usize = 0;
 const IN_FORCE_OLD: usize = 1;
 
-/// The configs of a call that are measured under both compilers, and the one under the new compiler alone.
+/// The configs of a call that are measured under both compilers. Each of them is under both, so that both processes run
+/// as often: the one that runs less often is slower.
 #[derive(Debug, Clone)]
 pub(super) struct Configs<'a> {
     pub(super) in_force: &'a Config,
@@ -37,13 +40,35 @@ pub(super) struct Measured {
     /// Median times of the config in force, nanoseconds.
     pub(super) old_ns: Option<f64>,
     pub(super) new_ns: Option<f64>,
+    pub(super) changes: Changes,
+}
+
+/// How times changed.
+pub(super) struct Changes {
     /// The time of the config in force under the new compiler over that under the old one.
     pub(super) in_force: Change,
     /// The same of the baseline.
     pub(super) baseline: Option<Change>,
-    /// The time of the best config, or else of the baseline, under the new compiler: over that of the config in force,
-    /// and over that of the config in force under the old one.
-    pub(super) other: Option<(Change, Change)>,
+    /// The best config, or else the baseline.
+    pub(super) other: Option<OtherConfig>,
+}
+
+/// How another config's times compare.
+pub(super) struct OtherConfig {
+    /// Its time over that of the config in force, under the new compiler.
+    pub(super) to_in_force: Change,
+    /// Its time under the new compiler over that of the config in force under the old one.
+    pub(super) to_old: Change,
+    /// Its time under the new compiler over that under the old one.
+    pub(super) change: Change,
+}
+
+impl Changes {
+    /// Whether further pairs of processes could change the verdict.
+    fn is_open(&self) -> bool {
+        let is_open = |change: &Change| change.shift == Shift::Open;
+        is_open(&self.in_force) || self.other.as_ref().is_some_and(|other| is_open(&other.to_in_force))
+    }
 }
 
 /// Why a call has no verdict by its times.
@@ -57,9 +82,9 @@ pub(super) enum NotMeasured {
 /// One call's programs, and its inputs.
 pub(super) struct OldAndNew {
     race: ProgramRace,
-    /// Candidates by what they are: the baseline under both compilers, and the best config.
+    /// The candidates that are the baseline and the best config, each under the new compiler and under the old one.
     baseline: Option<(usize, usize)>,
-    best: Option<usize>,
+    best: Option<(usize, usize)>,
     _inputs: InputFolder,
 }
 
@@ -79,7 +104,7 @@ impl OldAndNew {
         };
         let found = materialize(&recorded, registry, options.cache_state.clone(), &inputs);
         let mut candidates = Vec::new();
-        let mut add = |config: &Config, timers: &[usize]| -> Result<usize, Failure> {
+        let mut add = |config: &Config| -> Result<(usize, usize), Failure> {
             let program = found.job.candidates.iter().find(|one| one.config == *config).cloned();
             let is_usable = |one: &JobCandidate| one.program.is_some();
             let program = program.filter(is_usable).ok_or_else(|| {
@@ -87,14 +112,11 @@ impl OldAndNew {
                 Failure::new(FailureKind::NoProgram, message)
             })?;
             let first = candidates.len();
-            candidates.extend(timers.iter().map(|timer| program.clone().timer(*timer)));
-            Ok(first)
+            candidates.extend([NEW, OLD].map(|timer| program.clone().timer(timer)));
+            Ok((first, first + 1))
         };
-        let places = add(configs.in_force, &[NEW, OLD]).and_then(|_| {
-            let baseline = configs.baseline.map(|config| add(config, &[NEW, OLD])).transpose()?;
-            let best = configs.best.map(|config| add(config, &[NEW])).transpose()?;
-            Ok((baseline, best))
-        });
+        let places = add(configs.in_force)
+            .and_then(|_| Ok((configs.baseline.map(&mut add).transpose()?, configs.best.map(&mut add).transpose()?)));
         let (baseline, best) = match places {
             Ok(places) => places,
             Err(failure) => return Ok(Err(failure)),
@@ -103,9 +125,9 @@ impl OldAndNew {
         let mut race = ProgramRace::new(job, digest_of_inputs(invocation), stage);
         race.fills = invocation.arguments.iter().map(|argument| Some(argument.fill.clone())).collect();
         race.tolerance = invocation.tolerance;
-        race.is_exact = true;
+        (race.is_exact, race.no_sentinels) = (true, true);
         race.goal = RaceGoal::EveryRound;
-        Ok(Ok(Self { race, baseline: baseline.map(|new| (new, new + 1)), best, _inputs: inputs }))
+        Ok(Ok(Self { race, baseline, best, _inputs: inputs }))
     }
 
     /// Measures the programs: their outputs in one pair of processes, and their times in further pairs until the
@@ -129,37 +151,42 @@ impl OldAndNew {
             }));
         }
         let others: Vec<usize> = (1..self.race.job.candidates.len()).collect();
-        let known = confirm_programs(runner, &self.race, options, (&others, question))?;
-        let processes = |candidate: usize| -> &[ProcessRatio] {
-            let confirmation = candidate.checked_sub(1).and_then(|place| known.get(place)).and_then(Option::as_ref);
-            confirmation.map_or(&[], |known| &known.processes)
-        };
-        Ok(self.changes(processes, options, question, &raced))
-    }
-
-    fn changes<'p>(
-        &self,
-        processes: impl Fn(usize) -> &'p [ProcessRatio],
-        options: &RaceOptions,
-        question: &ProcessQuestion,
-        raced: &Raced,
-    ) -> Result<Measured, NotMeasured> {
-        let of_old = processes(IN_FORCE_OLD);
-        // beside the config in force under the new compiler, the rest tells how much this call varies
-        let spreads = ProcessSpread::among(options.spread_of(of_old), std::iter::empty());
-        let change = |pairs: Vec<ProcessRatio>| Change::of(pairs, &spreads, question);
-        let in_force = change(of_old.iter().map(|one| one.inverse()).collect()).ok_or_else(|| {
+        let is_open =
+            |known: &[Vec<ProcessRatio>]| self.changes(known, options, question).is_none_or(|all| all.is_open());
+        let known = program_ratios(runner, &self.race, options, (&others, &is_open))?;
+        let median = |candidate: usize| Some(raced.rows.get(candidate)?.times()?.median_ns);
+        let (old_ns, new_ns) = (median(IN_FORCE_OLD), median(IN_FORCE_NEW));
+        let measured = self.changes(&known, options, question);
+        Ok(measured.map(|changes| Measured { old_ns, new_ns, changes }).ok_or_else(|| {
             let message = "no pair of processes measured it: allow some with `--processes`, or more time";
             NotMeasured::Unknown(Failure::new(FailureKind::Timeout, message))
-        })?;
-        let over = |candidate: usize| {
-            let own = processes(candidate);
-            Some((change(own.to_vec())?, change(quotients(own, of_old))?))
+        }))
+    }
+
+    /// What pairs of processes say, by candidate but the first; `None` if there are none.
+    fn changes(
+        &self,
+        known: &[Vec<ProcessRatio>],
+        options: &RaceOptions,
+        question: &ProcessQuestion,
+    ) -> Option<Changes> {
+        let processes = |candidate: usize| -> &[ProcessRatio] {
+            candidate.checked_sub(1).and_then(|place| known.get(place)).map_or(&[], Vec::as_slice)
         };
-        let baseline = self.baseline.and_then(|(new, old)| change(quotients(processes(new), processes(old))));
-        let other = self.best.or(self.baseline.map(|(new, _)| new)).and_then(over);
-        let median = |candidate: usize| Some(raced.rows.get(candidate)?.times()?.median_ns);
-        Ok(Measured { old_ns: median(IN_FORCE_OLD), new_ns: median(IN_FORCE_NEW), in_force, baseline, other })
+        let of_old = processes(IN_FORCE_OLD);
+        let spreads = [options.spread_of(of_old)];
+        let change = |pairs: Vec<ProcessRatio>| Change::of(pairs, &spreads, question);
+        let both = |(new, old): (usize, usize)| change(quotients(processes(new), processes(old)));
+        let other = |(new, old): (usize, usize)| {
+            let own = processes(new);
+            let to_old = change(quotients(own, of_old))?;
+            Some(OtherConfig { to_in_force: change(own.to_vec())?, to_old, change: both((new, old))? })
+        };
+        Some(Changes {
+            in_force: change(of_old.iter().map(|one| one.inverse()).collect())?,
+            baseline: self.baseline.and_then(both),
+            other: self.best.or(self.baseline).and_then(other),
+        })
     }
 
     /// Whether the new compiler is at fault: then the program runs under the old one.
@@ -188,7 +215,9 @@ fn digest_of_inputs(invocation: &Invocation) -> Digest {
 }
 
 fn under(which: &str, failure: &Failure) -> Failure {
-    Failure::new(failure.kind.clone(), format!("under the {which} compiler: {}", failure.message))
+    // of a race; here it is one of two programs
+    let message = failure.message.strip_prefix(BASELINE_FAILED).unwrap_or(&failure.message);
+    Failure::new(failure.kind.clone(), format!("under the {which} compiler: {message}"))
 }
 
 fn other_outputs(failure: &Failure) -> Failure {

@@ -117,6 +117,8 @@ pub struct BestConfig {
     pub to_in_force: Change,
     /// Its time under the new compiler over that of the config in force under the old one.
     pub to_old: Change,
+    /// Its time under the new compiler over that under the old one.
+    pub change: Change,
 }
 
 /// How tuning under the new compiler ended.

@@ -15,7 +15,8 @@ use crate::timer::events::{Events, Slice};
 use crate::timer::{SideBySide, Timer};
 use crate::tune::{AutotuningResult, OperationResult, Session, Stopped, TuneError, TuneOptions, TuningPlan};
 
-use super::old_and_new::{Configs, NotMeasured, OldAndNew};
+use super::change::Shift;
+use super::old_and_new::{Changes, Configs, NotMeasured, OldAndNew, OtherConfig};
 use super::result::{
     BestConfig, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict, UpgradedCall,
 };
@@ -159,14 +160,24 @@ impl Upgrade<'_> {
                 return Ok(());
             }
         };
-        let best = best.zip(measured.other);
-        let changes = best.as_ref().map(|(_, (to_in_force, to_old))| (to_in_force, to_old));
-        call.verdict = judge(&measured.in_force, changes);
-        call.reason = reason(call.verdict, &measured.in_force, changes);
+        let Changes { in_force: change, baseline: baseline_change, other } = measured.changes;
+        let best = best.zip(other);
+        let changes = best.as_ref().map(|(_, other)| (&other.to_in_force, &other.to_old));
+        // that a baseline could be tuned is no news, unless it lost something
+        let is_open = call.in_force.is_cached || change.shift == Shift::Slower;
+        call.verdict = judge(&change, changes.filter(|_| is_open));
+        call.reason = reason(call.verdict, &change, changes);
+        if !call.in_force.is_cached {
+            call.reason.push_str("; nothing is cached for this call");
+        }
         (call.old_ns, call.new_ns) = (measured.old_ns, measured.new_ns);
-        call.best =
-            best.map(|(config, (to_in_force, to_old))| BestConfig { config: config.clone(), to_in_force, to_old });
-        (call.change, call.baseline_change) = (Some(measured.in_force), measured.baseline);
+        call.best = best.map(|(config, OtherConfig { to_in_force, to_old, change })| BestConfig {
+            config: config.clone(),
+            to_in_force,
+            to_old,
+            change,
+        });
+        (call.change, call.baseline_change) = (Some(change), baseline_change);
         Ok(())
     }
 

@@ -40,7 +40,7 @@ pub(super) fn reason(verdict: UpgradeVerdict, in_force: &Change, best: Option<(&
     match (verdict, other) {
         (UpgradeVerdict::Undecided, Some(other)) => format!("{own}, {other}{least}"),
         (UpgradeVerdict::Undecided, None) => format!("{own}{least}"),
-        (UpgradeVerdict::CompilerRegressed, None) => format!("{own}, and no other is faster"),
+        (UpgradeVerdict::CompilerRegressed, None) => format!("{own}, and no other is known to be faster"),
         (_, Some(other)) => format!("{own}, {other}"),
         (_, None) => own,
     }

@@ -27,4 +27,5 @@ mod shared_options;
 mod step;
 mod strategies;
 mod trace;
+mod upgrade;
 mod waves;
