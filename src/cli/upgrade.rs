@@ -16,7 +16,9 @@ use crate::report::upgrade_lines;
 use crate::timer::events::Events;
 use crate::timer::{SideBySide, Timer};
 use crate::tune::{Stopped, TuneOptions, TuningPlan, whole_registry};
-use crate::upgrade::{CompilerSide, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade, write_junit};
+use crate::upgrade::{
+    CompilerSide, RecordedCalls, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade, write_junit,
+};
 
 use super::compiler_side::SideArgs;
 use super::confirm_args::ConfirmArgs;
@@ -48,6 +50,10 @@ pub(super) struct UpgradeArgs {
     pub new: PathBuf,
     #[command(flatten)]
     pub plan: PlanArgs,
+    /// The same calls as the new environment records them [default: the old programs]: a change of JAX's lowering is
+    /// then told from one of the compiler
+    #[arg(long, value_name = "DIR")]
+    pub new_registry: Option<PathBuf>,
     #[command(flatten)]
     pub cache: CacheArgs,
     #[command(flatten)]
@@ -112,6 +118,14 @@ impl Subject {
     }
 }
 
+/// All calls of a registry.
+fn whole_plan(registry: &Registry, timer: &dyn Timer, args: &UpgradeArgs) -> Result<TuningPlan, Fault> {
+    let mut plan = whole_registry(registry, &timer.info().device.identity, &args.plan.options())
+        .map_err(|error| Fault::new(exit::NOTHING_MATCHED, error))?;
+    plan.leave_open();
+    Ok(plan)
+}
+
 /// Measures the calls under both compilers and prints what became of each config.
 pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
@@ -130,11 +144,13 @@ pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write)
     let compilers = (side(&*old, &args.old), side(&*new, &args.new));
     let ledger = ledger(args, &compilers)?;
     let plan = subject.plan(&*new, args)?;
+    let renewed = args.new_registry.as_deref().map(registry::open).transpose()?;
+    let new_plan = renewed.as_ref().map(|registry| whole_plan(registry, &*new, args)).transpose()?;
     let mut both = SideBySide::new(new, vec![old]).map_err(Fault::device)?;
     let options = options(args);
     let job = Upgrade {
-        registry: subject.registry(),
-        plan: &plan,
+        old: RecordedCalls { registry: subject.registry(), plan: &plan },
+        new: renewed.as_ref().zip(new_plan.as_ref()).map(|(registry, plan)| RecordedCalls { registry, plan }),
         cache: in_force.cache(),
         ledger: &ledger,
         cancel: &cancel,

@@ -77,6 +77,7 @@ pub(crate) fn compare_named(
     let mut race = ProgramRace::new(job, digest, options.stage.clone());
     race.fills = inputs.iter().map(|input| input.made.fill().cloned()).collect();
     race.is_exact = options.race.rounds.is_some();
+    race.no_sentinels = contestants.iter().any(|contestant| contestant.timer > 0);
     race.goal = RaceGoal::EachRatio { copy, rules: options.rules };
     let of_first = |error| match error {
         RaceError::Failed(failure) => CompareError::First { name: first.name.clone(), failure },

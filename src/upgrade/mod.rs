@@ -19,7 +19,8 @@ mod verdict;
 pub use change::{Change, Shift};
 pub use junit::write_junit;
 pub use result::{
-    BestConfig, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict, UpgradedCall,
+    BestConfig, ChangeCause, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict,
+    UpgradedCall,
 };
-pub use run::{Upgrade, UpgradeOptions, upgrade};
+pub use run::{RecordedCalls, Upgrade, UpgradeOptions, upgrade};
 pub use verdict::judge;

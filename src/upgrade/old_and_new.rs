@@ -7,8 +7,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::race::{
     BASELINE_FAILED, ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, program_ratios, race_programs,
 };
-use crate::registry::{Invocation, Registry};
-use crate::timer::{Job, JobCandidate};
+use crate::registry::{Invocation, Program, Registry};
+use crate::timer::Job;
 use crate::tune::{InputFolder, TuneError, materialize, only};
 
 use super::change::{Change, Shift};
@@ -33,6 +33,20 @@ pub(super) struct Configs<'a> {
     pub(super) baseline: Option<&'a Config>,
     /// The best one, if it is neither.
     pub(super) best: Option<&'a Config>,
+}
+
+/// A recorded call.
+#[derive(Clone, Copy)]
+pub(super) struct Recorded<'a> {
+    pub(super) invocation: &'a Invocation,
+    pub(super) registry: &'a Registry,
+}
+
+impl<'a> Recorded<'a> {
+    /// The program of a config.
+    pub(super) fn program(&self, config: &Config) -> Option<&'a Program> {
+        self.invocation.candidates.iter().find(|one| one.config == *config)?.program.as_ref()
+    }
 }
 
 /// What was measured of a call.
@@ -89,30 +103,41 @@ pub(super) struct OldAndNew {
 }
 
 impl OldAndNew {
-    /// Reads the programs of these configs. The inner error costs this call, the outer one the run.
+    /// Reads the programs of these configs, as they were recorded for each compiler. The inner error costs this call,
+    /// the outer one the run.
     pub(super) fn new(
-        (invocation, registry): (&Invocation, &Registry),
+        (old, new): (Recorded<'_>, Recorded<'_>),
         configs: &Configs<'_>,
         stage: &str,
         options: &RaceOptions,
     ) -> Result<Result<Self, Failure>, TuneError> {
-        let all = [Some(configs.in_force), configs.baseline, configs.best];
-        let recorded = only(invocation, all.into_iter().flatten().cloned());
-        let inputs = match InputFolder::new(invocation, registry)? {
+        let invocation = old.invocation;
+        let specs = |of: Recorded<'_>| of.invocation.arguments.iter().map(|one| one.spec.clone()).collect::<Vec<_>>();
+        if specs(old) != specs(new) {
+            let message = "the two recordings take other arguments: record the same program in both environments";
+            return Ok(Err(Failure::new(FailureKind::Signature, message)));
+        }
+        let inputs = match InputFolder::new(invocation, old.registry)? {
             Ok(inputs) => inputs,
             Err(failure) => return Ok(Err(failure)),
         };
-        let found = materialize(&recorded, registry, options.cache_state.clone(), &inputs);
+        let all = [Some(configs.in_force), configs.baseline, configs.best];
+        let job_of = |of: Recorded<'_>| {
+            let recorded = only(of.invocation, all.into_iter().flatten().cloned());
+            materialize(&recorded, of.registry, options.cache_state.clone(), &inputs).job
+        };
+        let (job, of_new) = (job_of(old), job_of(new));
         let mut candidates = Vec::new();
         let mut add = |config: &Config| -> Result<(usize, usize), Failure> {
-            let program = found.job.candidates.iter().find(|one| one.config == *config).cloned();
-            let is_usable = |one: &JobCandidate| one.program.is_some();
-            let program = program.filter(is_usable).ok_or_else(|| {
-                let message = format!("the registry has no program of {config}: record the call again");
-                Failure::new(FailureKind::NoProgram, message)
-            })?;
             let first = candidates.len();
-            candidates.extend([NEW, OLD].map(|timer| program.clone().timer(timer)));
+            for (job, timer, which) in [(&of_new, NEW, "new"), (&job, OLD, "old")] {
+                let program = job.candidates.iter().find(|one| one.config == *config && one.program.is_some());
+                let program = program.ok_or_else(|| {
+                    let message = format!("no program of {config} is recorded for the {which} compiler: record again");
+                    Failure::new(FailureKind::NoProgram, message)
+                })?;
+                candidates.push(program.clone().timer(timer));
+            }
             Ok((first, first + 1))
         };
         let places = add(configs.in_force)
@@ -121,7 +146,7 @@ impl OldAndNew {
             Ok(places) => places,
             Err(failure) => return Ok(Err(failure)),
         };
-        let job = Job { candidates, ..found.job };
+        let job = Job { candidates, ..job };
         let mut race = ProgramRace::new(job, digest_of_inputs(invocation), stage);
         race.fills = invocation.arguments.iter().map(|argument| Some(argument.fill.clone())).collect();
         race.tolerance = invocation.tolerance;
@@ -201,6 +226,8 @@ impl OldAndNew {
         alone.job.candidates = old.into_iter().collect();
         runner.start_fresh_process()?;
         match race_programs(runner, &alone, options) {
+            // another recording may be readable
+            Ok(_) if failure.kind == FailureKind::Unreadable => Ok(NotMeasured::Unknown(under("new", &failure))),
             Ok(_) => Ok(NotMeasured::Breaks(under("new", &failure))),
             Err(RaceError::Failed(_)) => Ok(NotMeasured::Unknown(under("new and under the old", &failure))),
             Err(error) => Err(error),

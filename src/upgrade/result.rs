@@ -86,6 +86,13 @@ pub struct UpgradedCall {
     /// The same of the baseline, if that is another config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline_change: Option<Change>,
+    /// If the two environments lower it to different programs, and it became slower: the same for the old one's program,
+    /// under both compilers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler_change: Option<Change>,
+    /// What made it slower, if it is and that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<ChangeCause>,
     /// The best config of the new compiler, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best: Option<BestConfig>,
@@ -119,6 +126,17 @@ pub struct BestConfig {
     pub to_old: Change,
     /// Its time under the new compiler over that under the old one.
     pub change: Change,
+}
+
+/// What made a program slower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ChangeCause {
+    /// The compiler: the same program takes longer.
+    Compiler,
+    /// The lowering: the new environment makes another program of the same function.
+    Lowering,
 }
 
 /// How tuning under the new compiler ended.

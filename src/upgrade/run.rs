@@ -6,7 +6,8 @@ use crate::cache::{Lookup, StoreError, TieredCache};
 use crate::config::Config;
 use crate::decision::ProcessQuestion;
 use crate::device::MatchMode;
-use crate::digest::FieldHasher;
+use crate::digest::{Digest, FieldHasher};
+use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measured_by::TOOL;
 use crate::race::{RaceError, Runner};
@@ -15,10 +16,11 @@ use crate::timer::events::{Events, Slice};
 use crate::timer::{SideBySide, Timer};
 use crate::tune::{AutotuningResult, OperationResult, Session, Stopped, TuneError, TuneOptions, TuningPlan};
 
-use super::change::Shift;
-use super::old_and_new::{Changes, Configs, NotMeasured, OldAndNew, OtherConfig};
+use super::change::{Change, Shift};
+use super::old_and_new::{Changes, Configs, Measured, NotMeasured, OldAndNew, OtherConfig, Recorded};
 use super::result::{
-    BestConfig, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict, UpgradedCall,
+    BestConfig, ChangeCause, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict,
+    UpgradedCall,
 };
 use super::verdict::{judge, reason};
 
@@ -38,12 +40,21 @@ pub struct UpgradeOptions {
     pub match_mode: MatchMode,
 }
 
-/// What an upgrade works with.
-pub struct Upgrade<'a> {
-    /// The recorded programs.
+/// Programs, and the calls of them that count.
+#[derive(Clone, Copy)]
+pub struct RecordedCalls<'a> {
+    /// The programs.
     pub registry: &'a Registry,
     /// The calls.
     pub plan: &'a TuningPlan,
+}
+
+/// What an upgrade works with.
+pub struct Upgrade<'a> {
+    /// The recorded programs, and the calls.
+    pub old: RecordedCalls<'a>,
+    /// The same as they were recorded in the new compiler's environment, if they were.
+    pub new: Option<RecordedCalls<'a>>,
     /// Where the configs in force are looked up. Nothing is written there.
     pub cache: &'a TieredCache,
     /// Where samples, and what is decided under the new compiler, are kept.
@@ -74,13 +85,13 @@ pub fn upgrade(
         new,
         min_difference: upgrade.options.min_difference,
         calls: Vec::new(),
-        missed: upgrade.plan.missed.clone(),
-        notes: upgrade.plan.notes.clone(),
+        missed: upgrade.old.plan.missed.clone(),
+        notes: upgrade.old.plan.notes.clone(),
         interrupted: false,
     };
     let (tuned, stopped_by) = Stopped::split(upgrade.tune(both.first()));
     result.interrupted = tuned.interrupted;
-    result.notes.extend(tuned.notes.iter().filter(|note| !upgrade.plan.notes.contains(note)).cloned());
+    result.notes.extend(tuned.notes.iter().filter(|note| !upgrade.old.plan.notes.contains(note)).cloned());
     if stopped_by.is_some() || tuned.interrupted {
         return Stopped::unless_ended(result, stopped_by);
     }
@@ -90,11 +101,12 @@ pub fn upgrade(
 
 impl Upgrade<'_> {
     fn tune(&self, new: &mut dyn Timer) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
-        Session::new(self.registry, self.ledger, new)
+        let RecordedCalls { registry, plan } = self.new.unwrap_or(self.old);
+        Session::new(registry, self.ledger, new)
             .options(self.options.tune.clone())
             .cancel(self.cancel)
             .events((self.events)())
-            .run(self.plan)
+            .run(plan)
     }
 
     fn measure(
@@ -108,8 +120,8 @@ impl Upgrade<'_> {
         // samples of two pairs of compilers are never mixed
         let stage = stage(result);
         let mut runner = Runner::new(both, self.ledger, self.cancel, &events);
-        let of = self.plan.invocations.len();
-        for (index, planned) in self.plan.invocations.iter().enumerate() {
+        let of = self.old.plan.invocations.len();
+        for (index, planned) in self.old.plan.invocations.iter().enumerate() {
             let invocation = &*planned.invocation;
             let own = |one: &&OperationResult| one.call == invocation.call && one.direction == invocation.direction;
             let tuned = tuned.operations.iter().find(own);
@@ -139,6 +151,12 @@ impl Upgrade<'_> {
         stage: &str,
         call: &mut UpgradedCall,
     ) -> Result<(), RaceError> {
+        let old = Recorded { invocation, registry: self.old.registry };
+        let Some(new) = self.renewed(old) else {
+            let message = "the new environment recorded no such call";
+            call.fail(NotMeasured::Unknown(Failure::new(FailureKind::NoProgram, message)));
+            return Ok(());
+        };
         let in_force = call.in_force.config.clone();
         let best = tuned.and_then(|tuned| best_beside(tuned, &in_force));
         let configs = Configs {
@@ -146,45 +164,49 @@ impl Upgrade<'_> {
             baseline: Some(&invocation.baseline).filter(|baseline| **baseline != in_force),
             best: best.filter(|best| **best != invocation.baseline),
         };
-        let options = &self.options.tune.race;
-        let programs =
-            OldAndNew::new((invocation, self.registry), &configs, stage, options).map_err(RaceError::Fatal)?;
-        let measured = match programs {
-            Ok(programs) => programs.measure(runner, options, &self.question())?,
-            Err(failure) => Err(NotMeasured::Unknown(failure)),
-        };
-        let measured = match measured {
-            Ok(measured) => measured,
-            Err(why) => {
-                call.fail(why);
-                return Ok(());
-            }
-        };
-        let Changes { in_force: change, baseline: baseline_change, other } = measured.changes;
-        let best = best.zip(other);
-        let changes = best.as_ref().map(|(_, other)| (&other.to_in_force, &other.to_old));
-        // that a baseline could be tuned is no news, unless it lost something
-        let is_open = call.in_force.is_cached || change.shift == Shift::Slower;
-        call.verdict = judge(&change, changes.filter(|_| is_open));
-        call.reason = reason(call.verdict, &change, changes);
-        if !call.in_force.is_cached {
-            call.reason.push_str("; nothing is cached for this call");
+        match self.compare(runner, (old, new), &configs, stage)? {
+            Ok(measured) => call.take(measured, best),
+            Err(why) => call.fail(why),
         }
-        (call.old_ns, call.new_ns) = (measured.old_ns, measured.new_ns);
-        call.best = best.map(|(config, OtherConfig { to_in_force, to_old, change })| BestConfig {
-            config: config.clone(),
-            to_in_force,
-            to_old,
-            change,
-        });
-        (call.change, call.baseline_change) = (Some(change), baseline_change);
+        if call.change.as_ref().is_some_and(|change| change.shift == Shift::Slower) {
+            let same_program = semantics(old, &in_force) == semantics(new, &in_force);
+            call.cause = Some(ChangeCause::Compiler).filter(|_| same_program);
+            if !same_program {
+                let configs = Configs { in_force: &in_force, baseline: None, best: None };
+                let alone = self.compare(runner, (old, old), &configs, &format!("{stage} compiler"))?;
+                call.blame(alone.ok().map(|measured| measured.changes.in_force));
+            }
+        }
         Ok(())
+    }
+
+    /// The same call as the new environment recorded it.
+    fn renewed<'r>(&'r self, old: Recorded<'r>) -> Option<Recorded<'r>> {
+        let Some(new) = &self.new else { return Some(old) };
+        let all = new.plan.invocations.iter().map(|planned| &*planned.invocation);
+        let is_same = |one: &&Invocation| one.call == old.invocation.call && one.direction == old.invocation.direction;
+        let mut same = all.filter(is_same);
+        same.next().map(|invocation| Recorded { invocation, registry: new.registry })
+    }
+
+    fn compare(
+        &self,
+        runner: &mut Runner<'_>,
+        recorded: (Recorded<'_>, Recorded<'_>),
+        configs: &Configs<'_>,
+        stage: &str,
+    ) -> Result<Result<Measured, NotMeasured>, RaceError> {
+        let options = &self.options.tune.race;
+        match OldAndNew::new(recorded, configs, stage, options).map_err(RaceError::Fatal)? {
+            Ok(programs) => programs.measure(runner, options, &self.question()),
+            Err(failure) => Ok(Err(NotMeasured::Unknown(failure))),
+        }
     }
 
     /// What pairs of processes are asked, so that all alarms together are false as rarely as asked.
     fn question(&self) -> ProcessQuestion {
         let UpgradeOptions { false_positive_rate, min_difference, .. } = self.options;
-        let questions = QUESTIONS * self.plan.invocations.len().max(1);
+        let questions = QUESTIONS * self.old.plan.invocations.len().max(1);
         ProcessQuestion::difference(1.0 - false_positive_rate, *min_difference, questions)
     }
 
@@ -208,6 +230,8 @@ impl Upgrade<'_> {
             new_ns: None,
             change: None,
             baseline_change: None,
+            compiler_change: None,
+            cause: None,
             best: None,
             tuned: tuned.map(|tuned| TunedUnderNew { status: tuned.status, reason: tuned.reason.clone() }),
             failure: None,
@@ -226,6 +250,42 @@ impl Upgrade<'_> {
 }
 
 impl UpgradedCall {
+    fn take(&mut self, measured: Measured, best: Option<&Config>) {
+        let Changes { in_force: change, baseline: baseline_change, other } = measured.changes;
+        let best = best.zip(other);
+        let changes = best.as_ref().map(|(_, other)| (&other.to_in_force, &other.to_old));
+        // that a baseline could be tuned is no news, unless it lost something
+        let is_open = self.in_force.is_cached || change.shift == Shift::Slower;
+        self.verdict = judge(&change, changes.filter(|_| is_open));
+        self.reason = reason(self.verdict, &change, changes);
+        if !self.in_force.is_cached {
+            self.reason.push_str("; nothing is cached for this call");
+        }
+        self.best = best.map(|(config, OtherConfig { to_in_force, to_old, change })| BestConfig {
+            config: config.clone(),
+            to_in_force,
+            to_old,
+            change,
+        });
+        (self.old_ns, self.new_ns) = (measured.old_ns, measured.new_ns);
+        (self.change, self.baseline_change) = (Some(change), baseline_change);
+    }
+
+    /// Takes how the time of the old environment's program changed: what is left is the lowering's.
+    fn blame(&mut self, compiler: Option<Change>) {
+        self.cause = match compiler.as_ref().map(|change| change.shift) {
+            Some(Shift::Slower) => Some(ChangeCause::Compiler),
+            Some(Shift::Same | Shift::Faster) => Some(ChangeCause::Lowering),
+            Some(Shift::Open) | None => None,
+        };
+        self.reason.push_str(match self.cause {
+            Some(ChangeCause::Compiler) => "; so does the program as the old environment lowered it",
+            Some(ChangeCause::Lowering) => "; the program as the old environment lowered it does not",
+            None => "; whether the compiler or the lowering did it is open",
+        });
+        self.compiler_change = compiler;
+    }
+
     fn fail(&mut self, why: NotMeasured) {
         let (verdict, failure) = match why {
             NotMeasured::Breaks(failure) => (UpgradeVerdict::Breaks, failure),
@@ -242,6 +302,11 @@ fn best_beside<'a>(tuned: &'a OperationResult, in_force: &Config) -> Option<&'a 
     let best = &tuned.best.as_ref().filter(|_| tuned.status.is_decided())?.config;
     let is_other = best != in_force && !tuned.tie_set.contains(in_force);
     is_other.then_some(best)
+}
+
+/// What a config's program computes, regardless of its bytes.
+fn semantics(of: Recorded<'_>, config: &Config) -> Option<Digest> {
+    of.program(config).map(|program| program.semantic_digest)
 }
 
 /// Names the comparison of these two compilers in the sample log.

@@ -93,8 +93,8 @@ impl Place {
             match_mode: MatchMode::Exact,
         };
         let job = Upgrade {
-            registry: &self.registry,
-            plan: &plan,
+            old: RecordedCalls { registry: &self.registry, plan: &plan },
+            new: None,
             cache: self.in_force.cache(),
             ledger: &ledger,
             cancel: &NEVER,
