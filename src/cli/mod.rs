@@ -22,6 +22,7 @@ mod exchange;
 mod executables;
 pub mod exit;
 mod fault;
+mod from_upgrade;
 mod input_args;
 mod kept_profiles;
 mod layers;

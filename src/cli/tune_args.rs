@@ -53,6 +53,10 @@ pub(super) struct TuneArgs {
     pub candidates: Option<PathBuf>,
     #[command(flatten)]
     pub recorder: RecorderArg,
+    /// Result of `upgrade --format json`: only the calls are tuned whose config is no longer the best, and they are
+    /// measured again (docs/upgrade.md)
+    #[arg(long, value_name = "UPGRADE.json", conflicts_with = "only")]
+    pub from: Option<PathBuf>,
     /// Interleaved rounds of each operation, at least six; an operation that is decided earlier takes fewer [default:
     /// proportional to its compile time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
