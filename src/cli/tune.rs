@@ -40,7 +40,8 @@ impl TuneArgs {
         let only = calls_to_tune_again(from)?;
         let mut narrowed = self.clone();
         (narrowed.plan.only, narrowed.force) = (only, true);
-        Ok(Some(Cow::Owned(narrowed)).filter(|args| !args.plan.only.is_empty()))
+        let is_any = !narrowed.plan.only.is_empty();
+        Ok(is_any.then_some(Cow::Owned(narrowed)))
     }
 }
 
