@@ -285,7 +285,9 @@ class Report(unittest.TestCase):
 
     def test_an_upgrade_has_a_point_for_each_pair_of_processes(self) -> None:
         told = json.loads(UPGRADE.read_text())["calls"]
-        changes = [one["change"] for one in told if "change" in one] + [one["best"]["to_old"] for one in told if "best" in one]
+        changes = [one["change"] for one in told if "change" in one] + [
+            one["best"]["to_old"] for one in told if "best" in one
+        ]
         for width, dark in ((400, False), (400, True), (1200, False), (1200, True)):
             self.browser.open(self.upgrade, width=width, dark=dark)
             self.picture(f"upgrade-{width}-{'dark' if dark else 'light'}")
@@ -310,7 +312,9 @@ class Report(unittest.TestCase):
             self.assertEqual(len(set(colours)), 3, colours)
         # a click sorts by the ratio, whatever is unknown last
         value("[...document.querySelectorAll('.overview button')].find((one) => one.textContent === 'New/old').click()")
-        ratios = value("[...document.querySelectorAll('[data-name=\"new/old\"]')].map((one) => one.dataset.value ?? null)")
+        ratios = value(
+            "[...document.querySelectorAll('[data-name=\"new/old\"]')].map((one) => one.dataset.value ?? null)"
+        )
         known = sorted(one["change"]["ratio"] for one in told if "change" in one)
         self.assertEqual([float(one) for one in ratios[: len(known)]], known)
         self.assertEqual(set(ratios[len(known) :]), {None})
