@@ -5,6 +5,7 @@
 use std::fs;
 
 use crate::report_html::Page;
+use crate::support::prerequisite::python_with;
 use crate::support::program::*;
 use crate::support::schemas;
 use autotune_lowered::report::{Document, UpgradeReport, write_upgrade_html};
@@ -68,6 +69,32 @@ fn a_stored_result_is_drawn_as_its_json_says() {
         assert!(rows[row].0.contains(&format!("class=\"badge {badge}\"")), "{}", rows[row].0);
     }
     assert!(page.0.contains("3 of 7 calls") && page.0.contains("jaxlib 0.10.2") && page.0.contains("Ended early."));
+}
+
+/// The same compiler on both sides, because an environment with two of them is rare.
+#[test]
+fn the_page_of_a_run_holds_what_stdout_has() {
+    let Some(python) = python_with("jax") else { return };
+    let (place, python) = (Place::new(), python.display().to_string());
+    fs::create_dir(place.path("cache")).unwrap();
+    let (registry, only) = ("tests/data/small/registry", "split_matmul@v1:07be62dbb34de029");
+    let out = place.text("page.html");
+    let upgrade = |report: &str| {
+        let run = ["upgrade", registry, "--only", only, "--old", &python, "--new", &python, "--report", report];
+        place.run(&[&run[..], &["--processes", "3", "--budget", "1", "--no-persist", "--format", "json"]].concat())
+    };
+    let refused = upgrade(&place.text("nowhere/page.html"));
+    assert!(refused.code == 4 && refused.stderr.contains("nowhere` does not exist"), "{}", refused.stderr);
+    assert!(!refused.stderr.contains("split_matmul"), "nothing was measured before: {}", refused.stderr);
+
+    let run = upgrade(&out);
+    // two runs of one program may differ on a machine that others share, which may also be too slow for the budget
+    assert!([0, 1, 7].contains(&run.code), "{}", run.stderr);
+    let (result, page) = (run.json(), Page::read(out.as_ref()));
+    assert_eq!(page.data(), json!({"subject": registry, "upgrade": result}));
+    assert_eq!(page.rows("overview upgrade").len(), 1);
+    assert_eq!(page.rows("overview upgrade")[0].value("new"), result["calls"][0]["new_ns"].as_f64());
+    assert_eq!(result["old"]["device"], result["new"]["device"]);
 }
 
 /// The axis is logarithmic and common: what is as far from one is drawn as far from it, in every row.
