@@ -1,5 +1,6 @@
 //! What is tuned or checked in a module: its labels, the matching recordings, and the requested part.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -68,6 +69,11 @@ impl PlanArgs {
             ..PlanOptions::default()
         }
     }
+}
+
+/// What a page calls the module that it is about.
+pub(super) fn subject_of_page(module: &Path) -> Cow<'_, str> {
+    if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() }
 }
 
 impl PlanSource {

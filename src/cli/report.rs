@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::io_hint::io_hint;
 use crate::outside_file;
-use crate::report::{HtmlReport, StepReport, write_html, write_step_html};
+use crate::report::{HtmlReport, StepReport, UpgradeReport, write_html, write_step_html, write_upgrade_html};
 use crate::tune::{AutotuningResult, stored_results};
 
 use super::exit;
@@ -22,7 +22,7 @@ const MAX_DOCUMENT_BYTES: u64 = 1 << 28;
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub(super) struct ReportArgs {
-    /// A cache folder, or what a run or `prove` printed with `--format json`
+    /// A cache folder, or what a run, `prove` or `upgrade` printed with `--format json`
     #[arg(value_name = "CACHE|JSON")]
     pub from: PathBuf,
     /// File to write
@@ -33,14 +33,20 @@ pub(super) struct ReportArgs {
 /// Draws a stored run again.
 pub(super) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let subject = args.from.display().to_string();
-    let bytes = if args.from.is_dir() { None } else { Some(read_bytes(&args.from)?) };
-    match bytes.filter(|bytes| is_of_step(bytes)) {
-        Some(bytes) => {
+    let bytes = if args.from.is_dir() { Vec::new() } else { read_bytes(&args.from)? };
+    let wrong = |error: serde_json::Error| no_result(&args.from, &error);
+    match StoredResult::of(&bytes) {
+        StoredResult::Step => {
             let document = serde_json::from_slice(&bytes).and_then(|document| StepReport::read(&subject, document));
-            let report = document.map_err(|error| no_result(&args.from, &error))?;
+            let report = document.map_err(wrong)?;
             OutputFile::at(&args.out, "report")?.write(|out| write_step_html(out, &report))?;
         }
-        None => {
+        StoredResult::Upgrade => {
+            let result = serde_json::from_slice(&bytes).map_err(wrong)?;
+            let report = UpgradeReport { subject: &subject, result: &result };
+            OutputFile::at(&args.out, "report")?.write(|out| write_upgrade_html(out, &report))?;
+        }
+        StoredResult::Run => {
             let results = read_results(&args.from)?;
             let report = HtmlReport { subject: &subject, results: &results };
             OutputFile::at(&args.out, "report")?.write(|out| write_html(out, &report))?;
@@ -87,12 +93,26 @@ fn without_types(message: &str) -> String {
     text
 }
 
-/// Whether a document is what `prove` prints: a run has operations, and a step its calls.
-fn is_of_step(bytes: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    struct Members {
-        calls: Option<IgnoredAny>,
-        operations: Option<IgnoredAny>,
+/// What printed a document, by members that only it has.
+enum StoredResult {
+    Run,
+    Step,
+    Upgrade,
+}
+
+impl StoredResult {
+    /// A run has operations, a step its calls, and an upgrade also two compilers.
+    fn of(document: &[u8]) -> Self {
+        #[derive(Deserialize)]
+        struct Members {
+            calls: Option<IgnoredAny>,
+            operations: Option<IgnoredAny>,
+            old: Option<IgnoredAny>,
+        }
+        match serde_json::from_slice(document) {
+            Ok(Members { calls: Some(_), operations: None, old: None }) => Self::Step,
+            Ok(Members { calls: Some(_), operations: None, old: Some(_) }) => Self::Upgrade,
+            _ => Self::Run,
+        }
     }
-    serde_json::from_slice::<Members>(bytes).is_ok_and(|found| found.calls.is_some() && found.operations.is_none())
 }

@@ -32,7 +32,7 @@ use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::output_file::OutputFile;
 use super::pace::Pace;
-use super::plan::PlanSource;
+use super::plan::{PlanSource, subject_of_page};
 use super::profile::trace::unknown_format;
 use super::programs::ProgramReader;
 use super::progress::Progress;
@@ -92,9 +92,7 @@ impl<'a> RunInputs<'a> {
     /// Writes the page of the run.
     fn write_report(&self, result: &AutotuningResult) -> Result<(), Fault> {
         let Some(report) = &self.report else { return Ok(()) };
-        let module = &self.args.module;
-        let subject = if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() };
-        let page = HtmlReport { subject: &subject, results: std::slice::from_ref(result) };
+        let page = HtmlReport { subject: &subject_of_page(&self.args.module), results: std::slice::from_ref(result) };
         report.write(|out| write_html(out, &page))
     }
 }

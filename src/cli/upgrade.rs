@@ -12,7 +12,7 @@ use crate::hlo::Scan;
 use crate::ledger::Ledger;
 use crate::race::RaceOptions;
 use crate::registry::Registry;
-use crate::report::upgrade_lines;
+use crate::report::{UpgradeReport, upgrade_lines, write_upgrade_html};
 use crate::timer::events::Events;
 use crate::timer::{SideBySide, Timer};
 use crate::tune::{Stopped, TuneOptions, TuningPlan, whole_registry};
@@ -26,7 +26,7 @@ use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::options::{CacheArgs, FormatArg, part, probability, time};
 use super::output_file::OutputFile;
-use super::plan::PlanArgs;
+use super::plan::{PlanArgs, subject_of_page};
 use super::progress::Progress;
 use super::say::say;
 use super::scan::{NoLabels, nothing_matched};
@@ -80,6 +80,9 @@ pub(super) struct UpgradeArgs {
     /// Also write the result as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Also write the result as one self-contained HTML page (docs/report.md)
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub format: FormatArg,
 }
@@ -129,6 +132,7 @@ fn whole_plan(registry: &Registry, timer: &dyn Timer, args: &UpgradeArgs) -> Res
 /// Measures the calls under both compilers and prints what became of each config.
 pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
+    let report = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let sides = [args.side.timer("--old", &args.old)?, args.side.timer("--new", &args.new)?];
     let subject = match Subject::read(args)? {
         Ok(subject) => subject,
@@ -165,6 +169,10 @@ pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write)
     // even if stdout fails, because others wait for it
     if let Some(junit) = junit {
         junit.write(|out| write_junit(out, &result))?;
+    }
+    if let Some(report) = report {
+        let page = UpgradeReport { subject: &subject_of_page(&args.subject), result: &result };
+        report.write(|out| write_upgrade_html(out, &page))?;
     }
     if let Some(error) = stopped_by {
         return Err(error.into());

@@ -56,7 +56,7 @@ pub use figures::{format_bytes, format_ns, format_part, format_ratio};
 pub use flame::write_flame_graph;
 pub use gain::ExpectedGain;
 pub use grid::Grid;
-pub use html::{HtmlReport, StepReport, write_html, write_step_html};
+pub use html::{HtmlReport, StepReport, UpgradeReport, write_html, write_step_html, write_upgrade_html};
 pub use mosaic::MosaicSizes;
 pub use plot::{write_collectives_plot, write_spread_plot};
 pub use resolution::resolution_note;

@@ -18,6 +18,7 @@ from chromium import Browser, find_browser
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("AUTOTUNE_LOWERED", ROOT / "target/debug/autotune-lowered"))
 EXAMPLE = ROOT / "examples/transformer"
+UPGRADE = ROOT / "tests/data/cli/upgrade.json"
 HOSTILE = "</script><script>window.taken = 1</script><img src=x onerror='window.taken = 1'>"
 SCREENSHOTS = Path(sys.argv.pop()) if "--screenshots" in sys.argv and sys.argv.pop(-2) else None
 
@@ -159,6 +160,8 @@ class Report(unittest.TestCase):
         arguments = ["--timer", f"replay:{folder / 'replay.json'}", "--cache", folder / "cache", "--report", cls.real]
         program(EXAMPLE / "module.hlo.txt", *arguments, "--format", "json")
         program("report", folder / "run.json", "-o", cls.many)
+        cls.upgrade = folder / "upgrade.html"
+        program("report", UPGRADE, "-o", cls.upgrade)
         cls.browser = Browser(find_browser())
 
     @classmethod
@@ -198,7 +201,7 @@ class Report(unittest.TestCase):
         )
 
     def test_names_of_others_are_text(self) -> None:
-        for page in (self.real, self.many):
+        for page in (self.real, self.upgrade, self.many):
             self.browser.open(page)
             self.assertIsNone(self.browser.evaluate("window.taken"))
             self.assertEqual(self.browser.evaluate("document.scripts.length"), 2)
@@ -256,7 +259,7 @@ class Report(unittest.TestCase):
         self.assertEqual(value(ORDER), [])
 
     def test_nothing_is_wider_than_a_phone(self) -> None:
-        for name, page in (("phone", self.real), ("phone-many", self.many)):
+        for name, page in (("phone", self.real), ("phone-many", self.many), ("phone-upgrade", self.upgrade)):
             self.browser.open(page, width=360, height=740)
             self.picture(name)
             self.assertEqual(self.browser.evaluate(OVERFLOW), [])
@@ -270,18 +273,59 @@ class Report(unittest.TestCase):
     def test_it_can_be_read_in_either_scheme(self) -> None:
         grounds = []
         for dark in (False, True):
-            for page in (self.real, self.many):
+            for page, least in ((self.real, 100), (self.many, 100), (self.upgrade, 80)):
                 self.browser.open(page, dark=dark)
                 contrasts = self.browser.evaluate(CONTRAST)
-                self.assertGreater(len(contrasts), 100)
+                self.assertGreater(len(contrasts), least)
                 self.assertGreaterEqual(contrasts[0][0], 4.5, contrasts[:5])
             grounds.append(self.browser.evaluate("getComputedStyle(document.body).backgroundColor"))
             self.browser.open(self.real, dark=dark)
             self.picture("dark" if dark else "light")
         self.assertNotEqual(*grounds)
 
+    def test_an_upgrade_has_a_point_for_each_pair_of_processes(self) -> None:
+        told = json.loads(UPGRADE.read_text())["calls"]
+        changes = [one["change"] for one in told if "change" in one] + [
+            one["best"]["to_old"] for one in told if "best" in one
+        ]
+        for width, dark in ((400, False), (400, True), (1200, False), (1200, True)):
+            self.browser.open(self.upgrade, width=width, dark=dark)
+            self.picture(f"upgrade-{width}-{'dark' if dark else 'light'}")
+            value = self.browser.evaluate
+            dots = value(
+                "[...document.querySelectorAll('.strip path:is(.dots, .aside, .beyond)')]"
+                ".map((path) => path.getAttribute('d').split('h0').length - 1).reduce((a, b) => a + b)"
+            )
+            self.assertEqual(dots, sum(len(one["processes"]) for one in changes))
+            # every strip is as wide as the axis above it, and the colours of both configs and of the band differ
+            widths = value(
+                "[...document.querySelectorAll('.upgrade .strip, .upgrade .axis')]"
+                ".map((one) => Math.round(one.getBoundingClientRect().width))"
+            )
+            self.assertEqual(len(widths), len(changes) + 1)
+            self.assertEqual(len(set(widths)), 1, widths)
+            self.assertGreater(widths[0], 200)
+            colours = value(
+                "[['.strip.base .dots', 'stroke'], ['.strip.best .dots', 'stroke'], ['.band', 'fill']]"
+                ".map(([what, of]) => getComputedStyle(document.querySelector(what))[of])"
+            )
+            self.assertEqual(len(set(colours)), 3, colours)
+        # a click sorts by the ratio, whatever is unknown last
+        value("[...document.querySelectorAll('.overview button')].find((one) => one.textContent === 'New/old').click()")
+        ratios = value(
+            "[...document.querySelectorAll('[data-name=\"new/old\"]')].map((one) => one.dataset.value ?? null)"
+        )
+        known = sorted(one["change"]["ratio"] for one in told if "change" in one)
+        self.assertEqual([float(one) for one in ratios[: len(known)]], known)
+        self.assertEqual(set(ratios[len(known) :]), {None})
+
     def test_it_has_names_for_those_who_do_not_see(self) -> None:
-        self.browser.open(self.real)
+        for page in (self.real, self.upgrade):
+            with self.subTest(page=page.name):
+                self.names_and_levels(page)
+
+    def names_and_levels(self, page: Path) -> None:
+        self.browser.open(page)
         value = self.browser.evaluate
         levels = value("[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => Number(one.tagName[1]))")
         self.assertEqual(levels[0], 1)

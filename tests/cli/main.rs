@@ -28,6 +28,7 @@ mod process_options;
 mod prove;
 mod report_html;
 mod report_plots;
+mod report_upgrade;
 mod selftest;
 mod short_table;
 mod simulated_gpu;

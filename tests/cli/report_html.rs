@@ -27,18 +27,18 @@ fn recording(folder: &Path) -> String {
 }
 
 /// Parts of a page, according to its own structure.
-struct Page(String);
+pub(crate) struct Page(pub(crate) String);
 
 impl Page {
-    fn read(path: &Path) -> Self {
+    pub(crate) fn read(path: &Path) -> Self {
         Self(fs::read_to_string(path).unwrap())
     }
 
-    fn between(&self, begin: &str, end: &str) -> Vec<&str> {
+    pub(crate) fn between(&self, begin: &str, end: &str) -> Vec<&str> {
         self.0.split(begin).skip(1).map(|rest| rest.split(end).next().unwrap()).collect()
     }
 
-    fn data(&self) -> Value {
+    pub(crate) fn data(&self) -> Value {
         serde_json::from_str(self.between("id=\"data\">", "</script>")[0]).unwrap()
     }
 
@@ -50,7 +50,7 @@ impl Page {
     }
 
     /// The rows of a table's body.
-    fn rows(&self, table: &str) -> Vec<Self> {
+    pub(crate) fn rows(&self, table: &str) -> Vec<Self> {
         let Some(table) = self.between(&format!("<table class=\"{table}\""), "</table>").first().copied() else {
             return Vec::new();
         };
@@ -59,13 +59,13 @@ impl Page {
     }
 
     /// The exact figure of a cell, if it has one.
-    fn value(&self, name: &str) -> Option<f64> {
+    pub(crate) fn value(&self, name: &str) -> Option<f64> {
         let cell = self.between(&format!("data-name=\"{name}\""), ">")[0];
         cell.split("data-value=\"").nth(1).map(|rest| rest.split('"').next().unwrap().parse().unwrap())
     }
 
     /// The dots of a strip, in any form.
-    fn dots(&self) -> usize {
+    pub(crate) fn dots(&self) -> usize {
         ["dots", "aside", "beyond"]
             .iter()
             .flat_map(|class| self.between(&format!("<path class=\"{class}\" d=\""), "\""))

@@ -17,6 +17,8 @@ mod run;
 mod step;
 mod strip;
 mod time_breakdown;
+mod upgrade;
 
 pub use run::{HtmlReport, write_html};
 pub use step::{StepReport, write_step_html};
+pub use upgrade::{UpgradeReport, write_upgrade_html};

@@ -2,8 +2,9 @@
 
 use maud::{Markup, html};
 
+use crate::counted::counted;
+use crate::decision::ProcessRatio;
 use crate::race::Confirmation;
-use crate::stats::Interval;
 
 use super::axis::RatioAxis;
 use super::strip::SampleStrip;
@@ -11,15 +12,21 @@ use super::strip::SampleStrip;
 /// Draws the ratio of each process, with their mean and its interval.
 pub(super) fn processes(known: &Confirmation, is_confirmed: bool) -> Markup {
     let kind = if is_confirmed { "best" } else { "other" };
-    let strip = SampleStrip::of_processes(known, kind);
-    let Interval { low, high, .. } = known.verdict.interval;
-    // the interval of two processes may span decades, which would leave nothing of the dots
-    let near = [low, high].map(|end| end.clamp(known.verdict.ratio / 2.0, known.verdict.ratio * 2.0));
-    let axis = RatioAxis::of(known.processes.iter().map(|one| one.ratio).chain(near));
+    let Confirmation { verdict, processes } = known;
+    let words = counted(processes.len(), "process");
+    let strip = SampleStrip::of_processes(processes, (verdict.ratio, verdict.interval), kind, words);
+    let axis = RatioAxis::of(strip.extent_of_processes());
     html! {
         h4 { "Fresh processes" }
         div.processes { (axis.numbers()) (strip.draw(&axis)) }
-        @if known.processes.iter().any(|one| one.is_contended) {
+        (contended_note(processes))
+    }
+}
+
+/// Says what pale dots are, if there are any among these processes.
+pub(super) fn contended_note<'a>(processes: impl IntoIterator<Item = &'a ProcessRatio>) -> Markup {
+    html! {
+        @if processes.into_iter().any(|one| one.is_contended) {
             p.fine { "Pale dots: other processes used the cores or the device meanwhile." }
         }
     }
@@ -27,7 +34,7 @@ pub(super) fn processes(known: &Confirmation, is_confirmed: bool) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use crate::decision::{DecisionRules, ProcessQuestion, ProcessRatio, ProcessSpread};
+    use crate::decision::{DecisionRules, ProcessQuestion, ProcessSpread};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::counted::counted;
-use crate::race::Confirmation;
+use crate::decision::ProcessRatio;
 use crate::stats::{Interval, median, quantile};
 use crate::tune::{CandidateResult, PairedSample};
 
@@ -19,9 +19,11 @@ pub(super) struct SampleStrip {
     middle_half: Option<(f64, f64)>,
     interval: Option<(f64, f64)>,
     median: Option<f64>,
+    /// Ratios between which a difference does not matter.
+    band: Option<(f64, f64)>,
     kind: &'static str,
-    /// What the dots are.
-    what: &'static str,
+    /// How many dots there are, and of what.
+    words: String,
 }
 
 impl SampleStrip {
@@ -36,25 +38,37 @@ impl SampleStrip {
 
     /// Takes the baseline's own times over their median: the machine's drift, which cancels in pairs.
     pub(super) fn of_baseline(samples: &[PairedSample]) -> Self {
-        let counted: Vec<f64> = samples.iter().filter(|sample| sample.is_counted).map(|sample| sample.ns).collect();
-        let level = median(&counted).unwrap_or(f64::NAN);
+        let of_counted: Vec<f64> = samples.iter().filter(|sample| sample.is_counted).map(|sample| sample.ns).collect();
+        let level = median(&of_counted).unwrap_or(f64::NAN);
         let ratios = samples.iter().map(|sample| (sample.ns / level, sample.is_counted)).collect();
-        Self { median: level.is_finite().then_some(1.0), ..Self::of(ratios, "base") }
+        let rounds = counted(samples.len(), "round");
+        let words = format!("the baseline's own times over their median, {rounds}");
+        Self { median: level.is_finite().then_some(1.0), words, ..Self::of(ratios, "base") }
     }
 
-    /// Takes the ratios of the processes that measured a config, and what they say together.
-    pub(super) fn of_processes(known: &Confirmation, kind: &'static str) -> Self {
-        let ratios = known.processes.iter().map(|one| (one.ratio, !one.is_contended)).collect();
-        let Interval { low, high, .. } = known.verdict.interval;
-        let (interval, median) = (Some((low, high)), Some(known.verdict.ratio));
-        Self { interval, median, middle_half: None, what: "processes", ..Self::of(ratios, kind) }
+    /// Takes the ratios of the processes that measured a config, and their mean with its interval.
+    pub(super) fn of_processes(
+        processes: &[ProcessRatio],
+        (mean, interval): (f64, Interval),
+        kind: &'static str,
+        words: String,
+    ) -> Self {
+        let ratios = processes.iter().map(|one| (one.ratio, !one.is_contended)).collect();
+        let (interval, median) = (Some((interval.low, interval.high)), Some(mean));
+        Self { interval, median, middle_half: None, words, ..Self::of(ratios, kind) }
+    }
+
+    /// Marks the ratios between which a difference does not matter.
+    pub(super) fn band(self, low: f64, high: f64) -> Self {
+        Self { band: Some((low, high)), ..self }
     }
 
     fn of(dots: Vec<(f64, bool)>, kind: &'static str) -> Self {
-        let counted: Vec<f64> = dots.iter().filter(|(_, is_counted)| *is_counted).map(|(ratio, _)| *ratio).collect();
-        let quartiles = quantile(&counted, 0.25).zip(quantile(&counted, 0.75));
-        let middle_half = quartiles.filter(|_| counted.len() >= 4);
-        Self { dots, middle_half, interval: None, median: None, kind, what: "paired samples" }
+        let ratios: Vec<f64> = dots.iter().filter(|(_, is_counted)| *is_counted).map(|(ratio, _)| *ratio).collect();
+        let quartiles = quantile(&ratios, 0.25).zip(quantile(&ratios, 0.75));
+        let middle_half = quartiles.filter(|_| ratios.len() >= 4);
+        let words = counted(dots.len(), "paired sample");
+        Self { dots, middle_half, interval: None, median: None, band: None, kind, words }
     }
 
     /// Returns the range that an axis must show.
@@ -65,6 +79,14 @@ impl SampleStrip {
         ends.into_iter().flatten()
     }
 
+    /// Returns the range that an axis of processes must show: each of them, and the ends of the interval that are near.
+    pub(super) fn extent_of_processes(&self) -> impl Iterator<Item = f64> {
+        // the interval of two processes may span decades, which would leave nothing of the dots
+        let is_near = |end: &f64| self.median.is_some_and(|mean| (mean / 2.0..=mean * 2.0).contains(end));
+        let ends = self.interval.into_iter().flat_map(|(low, high)| [low, high]).filter(is_near);
+        self.dots.iter().map(|(ratio, _)| *ratio).chain(ends).chain(self.median)
+    }
+
     /// Counts the samples outside the axis.
     pub(super) fn beyond(&self, axis: &RatioAxis) -> usize {
         self.dots.iter().filter(|(ratio, _)| !axis.holds(*ratio)).count()
@@ -73,13 +95,17 @@ impl SampleStrip {
     /// Draws the strip as a picture.
     pub(super) fn draw(&self, axis: &RatioAxis) -> Markup {
         let place = |ratio: f64| axis.place(ratio);
+        let rect = |(low, high): (f64, f64)| (place(low), place(high) - place(low));
         let classes = [("aside", false, true), ("dots", true, true), ("beyond", true, false), ("beyond", false, false)];
         html! {
             svg class={"strip " (self.kind)} viewBox={"0 0 1000 " (HEIGHT)} preserveAspectRatio="none" role="img"
                 aria-label=(self.to_words()) {
+                @if let Some((x, width)) = self.band.map(rect) {
+                    rect.band x=(format_args!("{x:.1}")) y="0" width=(format_args!("{width:.1}")) height=(HEIGHT) {}
+                }
                 (axis.lines(HEIGHT))
-                @if let Some((low, high)) = self.middle_half.map(|(low, high)| (place(low), place(high))) {
-                    rect.box x=(format_args!("{low:.1}")) y="3" width=(format_args!("{:.1}", high - low)) height="28" {}
+                @if let Some((x, width)) = self.middle_half.map(rect) {
+                    rect.box x=(format_args!("{x:.1}")) y="3" width=(format_args!("{width:.1}")) height="28" {}
                 }
                 @if let Some((low, high)) = self.interval {
                     path.interval d=(format_args!("M{:.1} 17H{:.1}", place(low), place(high))) {}
@@ -106,14 +132,8 @@ impl SampleStrip {
     }
 
     fn to_words(&self) -> String {
-        let mut words = match self.kind {
-            "base" => format!("the baseline's own times over their median, {}", counted(self.dots.len(), "round")),
-            _ => format!("{} {}", self.dots.len(), self.what),
-        };
-        if let Some((low, high)) = self.middle_half {
-            words += &format!(", half of them between {low:.3} and {high:.3}");
-        }
-        words
+        let half = self.middle_half.map(|(low, high)| format!(", half of them between {low:.3} and {high:.3}"));
+        format!("{}{}", self.words, half.unwrap_or_default())
     }
 }
 
