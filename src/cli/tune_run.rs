@@ -214,7 +214,9 @@ impl<'a> OpenRun<'a> {
     /// Reads the inputs and opens the device; only the scan if the module holds nothing to tune.
     pub(super) fn open(args: &'a TuneArgs) -> Result<Result<Self, Scan>, Fault> {
         let begin = Instant::now();
-        let (inputs, device) = match args.module == Path::new("-") {
+        // compiler options are not tuned of what can be read once
+        let is_piped = args.module == Path::new("-") && args.compiler.compiler_options.is_none();
+        let (inputs, device) = match is_piped {
             // who writes it may take a while
             true => thread::scope(|scope| {
                 let reading = scope.spawn(|| RunInputs::read(args, begin));

@@ -129,7 +129,7 @@ fn whole_plan(registry: &Registry, timer: &dyn Timer, args: &UpgradeArgs) -> Res
     Ok(plan)
 }
 
-/// Measures the calls under both compilers and prints what became of each config.
+/// Measures the calls under both compilers and prints whether each config holds.
 pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
     let report = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;

@@ -16,6 +16,7 @@ use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
 use crate::measured_by::MeasuredBy;
 use crate::samples::CandidateRecord;
+use crate::stats::median;
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
 
 /// Part of a job's digest: samples that were taken in another way are another job's.
@@ -192,8 +193,15 @@ pub(crate) fn confirm_programs(
     confirm_each(runner, (&race.job, referee), candidates, question, &mut evidence)
 }
 
-/// Measures candidates of a race in fresh processes while the caller has an open question. Returns what each process
-/// says of each candidate.
+/// What fresh processes say about the candidates of a race.
+pub(crate) struct ProgramRatios {
+    /// What each process says of each of the candidates that were asked about.
+    pub(crate) processes: Vec<Vec<ProcessRatio>>,
+    /// Median of each candidate's samples in all of them, nanoseconds, by its number in the job.
+    pub(crate) median_ns: Vec<Option<f64>>,
+}
+
+/// Measures candidates of a race in fresh processes while the caller has an open question.
 ///
 /// # Errors
 /// As [`race_programs`].
@@ -202,10 +210,14 @@ pub(crate) fn program_ratios(
     race: &ProgramRace,
     options: &RaceOptions,
     (candidates, is_open): (&[usize], &dyn Fn(&[Vec<ProcessRatio>]) -> bool),
-) -> Result<Vec<Vec<ProcessRatio>>, RaceError> {
+) -> Result<ProgramRatios, RaceError> {
     let (identity, rules, mut evidence) = stored_race(runner, race, options)?;
     let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
-    ratios_by_process(runner, (&race.job, referee), candidates, is_open, &mut evidence)
+    let processes = ratios_by_process(runner, (&race.job, referee), candidates, is_open, &mut evidence)?;
+    let count = race.job.candidates.len();
+    let rounds = evidence.confirming_to_decision(count, identity.baseline);
+    let samples = |candidate: usize| rounds.iter().filter_map(|round| round.sample_ns(candidate)).collect::<Vec<f64>>();
+    Ok(ProgramRatios { processes, median_ns: (0..count).map(|candidate| median(&samples(candidate))).collect() })
 }
 
 /// What the log holds of a race that ran, with the rules for measuring more of it.

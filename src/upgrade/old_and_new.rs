@@ -179,9 +179,9 @@ impl OldAndNew {
         let is_open =
             |known: &[Vec<ProcessRatio>]| self.changes(known, options, question).is_none_or(|all| all.is_open());
         let known = program_ratios(runner, &self.race, options, (&others, &is_open))?;
-        let median = |candidate: usize| Some(raced.rows.get(candidate)?.times()?.median_ns);
+        let median = |candidate: usize| known.median_ns.get(candidate).copied().flatten();
         let (old_ns, new_ns) = (median(IN_FORCE_OLD), median(IN_FORCE_NEW));
-        let measured = self.changes(&known, options, question);
+        let measured = self.changes(&known.processes, options, question);
         Ok(measured.map(|changes| Measured { old_ns, new_ns, changes }).ok_or_else(|| {
             let message = "no pair of processes measured it: allow some with `--processes`, or more time";
             NotMeasured::Unknown(Failure::new(FailureKind::Timeout, message))

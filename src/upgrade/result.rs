@@ -68,7 +68,7 @@ pub struct UpgradedCall {
     pub call: Call,
     /// The direction.
     pub direction: Direction,
-    /// What became of its config.
+    /// Whether its config holds.
     pub verdict: UpgradeVerdict,
     /// One line that says why.
     pub reason: String,
@@ -149,7 +149,7 @@ pub struct TunedUnderNew {
     pub reason: String,
 }
 
-/// What became of a call's config with the new compiler.
+/// Whether a call's config holds with the new compiler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]

@@ -67,6 +67,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("compile", 9),
     ("compiler_options", 9),
     ("gate", 9),
+    ("upgrade", 9),
     ("selftest", 9),
     ("autotune", 10),
     ("prove", 10),

@@ -220,8 +220,7 @@ fn legend() -> Markup {
             p {
                 "The second strip of a call, in blue, is the best config with the new compiler, over the config in \
                  force with the old one. Where it is left of the band, or in it, that config makes up for what the \
-                 change costs. The columns Old and New are median times of the config in force in a first pair of \
-                 processes, which compares outputs and is not among the dots."
+                 change costs. The columns Old and New are median times of the config in force in all pairs."
             }
             p {
                 "A config holds if it is as fast as before and no other is faster now. Retune says that another \
