@@ -5,7 +5,9 @@
 `PYTHON` has this package with JAX, the other one tune-jax with the same JAX. Each repeat is a fresh process that has
 imported JAX and made its client; ours begins with an empty cache. The program is found as the package finds it. Prints
 a Markdown table: for each case the median seconds, with the least and the most, to tune-jax's table, to our provisional
-one and to our confirmed one, and of our first call in a new process that finds the decision.
+one and to our confirmed one, and of our first call in a new process that finds the decision. A second table has what both chose: how often a
+repeat's config is not the one that most repeats chose, and what the chosen configs take of the time of the best one,
+by a third process that times all of them in turns.
 """
 
 import argparse
@@ -113,7 +115,8 @@ def ours(name, cache):
     times["confirmed"] = time.perf_counter() - begin
     if fast.result is not None:
         row = fast.result.operations[0]
-        times |= {"status": row["status"], "config": row["best"] and row["best"]["config"]}
+        (in_use,) = fast.configs.values()
+        times |= {"status": row["status"], "in_use": in_use}
         times |= {"spent": {name: ns / 1e9 for name, ns in row["time_breakdown"].items() if ns}}
     return times
 
@@ -128,6 +131,38 @@ def tune_jax(name, cache):
     tuned = tune(function, hyperparams=space)
     jax.block_until_ready(tuned(*arrays))
     return {"confirmed": time.perf_counter() - begin, "config": tuned.optimal_hyperparams}
+
+
+def reference(name, cache, rounds=30):
+    """Median seconds of each config, by its text: all of them in turns, in one process that chose none."""
+    import itertools
+
+    import jax
+
+    function, space, arrays = case(name)
+    configs = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    jitted = [jax.jit(lambda *args, config=config: function(*args, **config)) for config in configs]
+    for one in jitted:
+        jax.block_until_ready(one(*arrays))
+    times = [[] for _ in configs]
+    for turn in range(rounds):
+        for index in range(len(configs)):
+            index = (index + turn) % len(configs)
+            begin = time.perf_counter()
+            jax.block_until_ready(jitted[index](*arrays))
+            times[index].append(time.perf_counter() - begin)
+    medians = [statistics.median(taken) for taken in times]
+    return {json.dumps(config, sort_keys=True): taken for config, taken in zip(configs, medians, strict=True)}
+
+
+def chosen(configs, taken):
+    """How often a repeat chose another config than most, and the slowest choice over the best config."""
+    if not configs:
+        return "–"
+    texts = [json.dumps(config, sort_keys=True) for config in configs]
+    flips = len(texts) - max(texts.count(text) for text in texts)
+    worst = max(taken[text] for text in texts) / min(taken.values())
+    return f"{flips} of {len(texts)}, {worst:.2f}"
 
 
 def run(python, how, name, cache):
@@ -150,33 +185,43 @@ def main():
     parser.add_argument("--tune-jax")
     parser.add_argument("--cases", nargs="+", default=CASES)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--one", choices=("ours", "tune-jax"))
+    parser.add_argument("--one", choices=("ours", "tune-jax", "reference"))
     parser.add_argument("--cache")
     args = parser.parse_args()
     if args.one:
         import jax
 
         jax.devices()
-        one = {"ours": ours, "tune-jax": tune_jax}[args.one]
+        one = {"ours": ours, "tune-jax": tune_jax, "reference": reference}[args.one]
         print(json.dumps(one(args.cases[0], args.cache)))
         return
+    choices = []
     print("| case | tune-jax | provisional | confirmed | confirmed in | first call in a new process |")
     print("| --- | --- | --- | --- | --- | --- |")
     for name in args.cases:
         theirs, provisional, confirmed, again, how = [], [], [], [], []
+        configs = {"ours": [], "tune-jax": []}
         for _ in range(args.repeats):
             with tempfile.TemporaryDirectory() as folder:
                 cache = os.path.join(folder, "cache")
                 if args.tune_jax:
-                    theirs.append(run(args.tune_jax, "tune-jax", name, cache)["confirmed"])
+                    other = run(args.tune_jax, "tune-jax", name, cache)
+                    theirs.append(other["confirmed"])
+                    configs["tune-jax"].append(other["config"])
                 found = run(args.python, "ours", name, cache)
                 provisional.append(found.get("provisional", found["confirmed"]))
                 confirmed.append(found["confirmed"])
                 how.append(found.get("status", "-"))
+                configs["ours"].append(found["in_use"])
                 again.append(run(args.python, "ours", name, cache)["confirmed"])
         statuses = ", ".join(f"{how.count(one)} {one}" for one in dict.fromkeys(how))
         row = [name, *map(spelled, (theirs, provisional, confirmed)), statuses, spelled(again)]
         print("| " + " | ".join(row) + " |", flush=True)
+        taken = run(args.python, "reference", name, "")
+        choices.append([name, chosen(configs["ours"], taken), chosen(configs["tune-jax"], taken)])
+    print("\n| case | ours: flips, slowest choice | tune-jax: flips, slowest choice |\n| --- | --- | --- |")
+    for row in choices:
+        print("| " + " | ".join(row) + " |")
 
 
 if __name__ == "__main__":
