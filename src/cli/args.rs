@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use super::bisect::BisectArgs;
 use super::cache_commands::CacheCommand;
 use super::candidates::CandidatesCommand;
 use super::check::CheckArgs;
@@ -92,6 +93,8 @@ pub(super) enum Command {
     /// Measure cached configs under another compiler before you change to it: which hold, and which to tune again
     /// (docs/upgrade.md)
     Upgrade(UpgradeArgs),
+    /// Find the first of several compilers under which cached configs no longer hold (docs/bisect.md)
+    Bisect(BisectArgs),
     /// Race whole programs, or several ways to compile one, and report which differences exceed the noise
     /// (docs/compare.md)
     Compare(CompareArgs),

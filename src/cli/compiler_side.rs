@@ -29,16 +29,15 @@ pub(super) struct SideArgs {
 }
 
 impl SideArgs {
-    /// The timer of the compiler at a place: a folder with `bin/python`, a Python, or a shared library.
-    pub(super) fn timer(&self, flag: &str, place: &Path) -> Result<TimerArgs, Fault> {
+    /// The timer of the compiler at a place: a folder with `bin/python`, a Python, or a shared library. An error begins
+    /// with how the place was `named`.
+    pub(super) fn timer(&self, named: &str, place: &Path) -> Result<TimerArgs, Fault> {
         let (timer, plugin) = match kind(place) {
             Some(Kind::Python(python)) => (format!("jax:{}", python.display()), None),
             Some(Kind::Plugin) => ("pjrt".to_owned(), Some(place.to_owned())),
             None => {
-                let message = format!(
-                    "`{flag} {}` is neither a folder with `bin/python`, nor a Python, nor a plugin (`….so`)",
-                    place.display()
-                );
+                let message =
+                    format!("{named} is neither a folder with `bin/python`, nor a Python, nor a plugin (`….so`)");
                 return Err(Fault::new(exit::USAGE, message));
             }
         };

@@ -37,8 +37,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, unreachable or untrusted"),
     (
         REGRESSED,
-        "`check`: a cached config regressed, is no longer better than the baseline, or fails; `upgrade`: a config is to be \
-         tuned again, its compiler regressed, or it breaks",
+        "`check`: a cached config regressed, is no longer better than the baseline, or fails; `upgrade`, \
+         `bisect`: a config is to be tuned again, its compiler regressed, or it breaks",
     ),
     (DIFFERENT, "`cache diff`: two caches differ"),
     (ON_DEFAULTS, "`scan --fail-on-defaults`: a kernel runs on default values"),

@@ -1,6 +1,7 @@
 //! The command line: arguments, progress, exit codes. The only module that prints or exits.
 
 mod args;
+mod bisect;
 mod cache;
 mod cache_commands;
 mod cache_get;
@@ -8,6 +9,7 @@ mod candidates;
 mod check;
 mod compare;
 mod compile;
+mod compiler_change;
 mod compiler_options;
 mod compiler_side;
 mod config_file;

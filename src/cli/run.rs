@@ -18,7 +18,7 @@ use super::fault::Fault;
 use super::layers::{self, Unparsed};
 use super::say::say;
 use super::{
-    cache_commands, candidates, check, compare, compile, device, exit, logging, measure, meta, profile, prove,
+    bisect, cache_commands, candidates, check, compare, compile, device, exit, logging, measure, meta, profile, prove,
     registry, report, scan, selftest, tune, upgrade, worker,
 };
 
@@ -122,6 +122,7 @@ fn run(cli: &Cli, bars: &indicatif::MultiProgress, out: &mut dyn Write) -> Resul
         Command::Compile(args) => compile::run(args, bars, out),
         Command::Check(args) => check::run(args, bars, out),
         Command::Upgrade(args) => upgrade::run(args, bars, out),
+        Command::Bisect(args) => bisect::run(args, bars, out),
         Command::Compare(args) => compare::run(args, bars, out),
         Command::Prove(args) => prove::run(args, bars, out),
         Command::Measure(args) => measure::run(args, out),

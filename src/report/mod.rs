@@ -5,6 +5,7 @@
 // as said above for all of them
 #![allow(clippy::missing_errors_doc)]
 
+mod bisect;
 mod cache;
 mod candidates;
 mod changes;
@@ -50,6 +51,7 @@ mod timings;
 mod upgrade;
 mod view;
 
+pub use bisect::bisect_line;
 pub use check::check_lines;
 pub use document::{Document, Top};
 pub use figures::{format_bytes, format_ns, format_part, format_ratio};

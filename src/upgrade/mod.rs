@@ -8,14 +8,22 @@
 //!
 //! A difference between two compilers is one between two pairs of processes, and a process differs from the next one by
 //! some per cent. So a verdict has a least difference that matters, and below it a config holds.
+//!
+//! [`Bisection`] says of a list of environments at which one a verdict changes first. It compares the last one with the
+//! first, and then the middle of what is left for each call that changed.
 
+mod bisect;
 mod change;
+mod halving;
 mod junit;
 mod old_and_new;
 mod result;
 mod run;
 mod verdict;
 
+pub use bisect::{
+    BISECT_SCHEMA, BisectOutcome, BisectResult, BisectedCall, Bisection, ComparedCall, EnvironmentComparison,
+};
 pub use change::{Change, Shift};
 pub use junit::write_junit;
 pub use result::{

@@ -194,9 +194,14 @@ impl UpgradeVerdict {
 impl UpgradedCall {
     /// `op@vN:key`, and the direction unless it is forward.
     pub fn name(&self) -> String {
-        match self.direction {
-            Direction::Forward => self.call.to_string(),
-            other => format!("{} ({other})", self.call),
-        }
+        name(&self.call, self.direction)
+    }
+}
+
+/// `op@vN:key`, and the direction unless it is forward.
+pub(super) fn name(call: &Call, direction: Direction) -> String {
+    match direction {
+        Direction::Forward => call.to_string(),
+        other => format!("{call} ({other})"),
     }
 }

@@ -5,6 +5,7 @@ mod support;
 
 mod bad_input;
 mod bench;
+mod bisect;
 mod cache;
 mod candidates;
 mod check;

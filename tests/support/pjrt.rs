@@ -53,9 +53,21 @@ impl NamedTimes {
         self.folder.path().join("named_times.so")
     }
 
+    /// Writes the library once more under another name, and as another build: what follows a library is not loaded.
+    pub fn copy(&self, library: &Path) {
+        let mut bytes = fs::read(self.library()).unwrap();
+        bytes.extend(library.file_name().unwrap().as_encoded_bytes());
+        fs::write(library, bytes).unwrap();
+    }
+
     /// Lets a command measure on it.
     pub fn measures(&self, command: &mut Command) {
         command.arg("--plugin").arg(self.library());
+        self.simulates(command);
+    }
+
+    /// Lets a command measure on any library of it that it names.
+    pub fn simulates(&self, command: &mut Command) {
         command.env("SIMULATED_PROFILER_BASE", &self.base).env("SIMULATED_PROFILER_MODE", "named");
     }
 }
