@@ -1,6 +1,5 @@
 //! A change of the compiler, measured: what `upgrade` and `bisect` share.
 
-use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,7 +24,7 @@ use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::options::{CacheArgs, part, probability, time};
-use super::plan::{PlanArgs, PlanSource};
+use super::plan::{PlanArgs, PlanSource, no_such_call};
 use super::progress::Progress;
 use super::say::say;
 use super::scan::NoLabels;
@@ -105,7 +104,10 @@ impl<'a> ChangeRun<'a> {
         renewed: Option<&Registry>,
         is_wanted: &dyn Fn(&Invocation) -> bool,
     ) -> Result<(UpgradeResult, Option<TuneError>), Fault> {
-        let start = |side: &NamedCompiler| start_timer(&side.timer, Executables::kept(self.scratch.path()));
+        let start = |side: &NamedCompiler| {
+            start_timer(&side.timer, Executables::kept(self.scratch.path()))
+                .map_err(|fault| Fault::new(fault.code, format!("`{}`: {}", side.name, fault.message)))
+        };
         let side = |named: &NamedCompiler, timer: &dyn Timer| {
             CompilerSide::new(named.name.clone(), timer.info().device.clone())
         };
@@ -114,7 +116,10 @@ impl<'a> ChangeRun<'a> {
         let ledger = ledger(self.args, &compilers)?;
         let mut plan = self.subject.plan(&*timers.1, self.args)?;
         plan.invocations.retain(|planned| is_wanted(&planned.invocation));
-        let new_plan = renewed.map(|registry| whole_plan(registry, &*timers.1, self.args)).transpose()?;
+        let mut new_plan = renewed.map(|registry| whole_plan(registry, &*timers.1, self.args)).transpose()?;
+        if let Some(plan) = &mut new_plan {
+            plan.invocations.retain(|planned| is_wanted(&planned.invocation));
+        }
         let mut both = SideBySide::new(timers.1, vec![timers.0]).map_err(Fault::device)?;
         let options = options(self.args);
         let job = Upgrade {
@@ -168,11 +173,10 @@ impl Subject {
 /// All calls of a registry.
 fn whole_plan(registry: &Registry, timer: &dyn Timer, args: &ChangeArgs) -> Result<TuningPlan, Fault> {
     let device = &timer.info().device.identity;
-    let nothing = |error: &dyn Display| Fault::new(exit::NOTHING_MATCHED, error);
-    let mut plan = whole_registry(registry, device, &args.plan.options()).map_err(|error| nothing(&error))?;
+    let mut plan = whole_registry(registry, device, &args.plan.options()).map_err(|error| no_such_call(&error))?;
     if plan.matched_nothing() {
         let message = format!("the registry has no call of {device}: record there, or see what `--match kind` finds");
-        return Err(nothing(&message));
+        return Err(Fault::new(exit::NOTHING_MATCHED, message));
     }
     plan.leave_open();
     Ok(plan)

@@ -9,7 +9,7 @@ use crate::device::{DeviceIdentity, MatchMode};
 use crate::hlo::{Scan, ScanOptions, UserLabels};
 use crate::matching::ByName;
 use crate::registry::Registry;
-use crate::tune::{PlanOptions, Shard, TuningPlan, plan};
+use crate::tune::{NoSuchCall, PlanOptions, Shard, TuningPlan, plan};
 
 use super::fault::Fault;
 use super::options::LabelArgs;
@@ -76,11 +76,15 @@ pub(super) fn subject_of_page(module: &Path) -> Cow<'_, str> {
     if module == Path::new("-") { "standard input".into() } else { module.to_string_lossy() }
 }
 
+/// The fault of `--only` that names nothing.
+pub(super) fn no_such_call(error: &NoSuchCall) -> Fault {
+    Fault::new(exit::NOTHING_MATCHED, format!("{error}; `registry ls` lists those that are recorded"))
+}
+
 impl PlanSource {
     /// The plan for a device; for a shard it reports how much it holds.
     pub(super) fn plan(&self, device: &DeviceIdentity, options: &PlanOptions) -> Result<TuningPlan, Fault> {
-        let plan = plan(&self.scan, &self.registry, device, options)
-            .map_err(|error| Fault::new(exit::NOTHING_MATCHED, error))?;
+        let plan = plan(&self.scan, &self.registry, device, options).map_err(|error| no_such_call(&error))?;
         if let Some(note) = plan.shard_note() {
             say(&note);
         }

@@ -66,7 +66,7 @@ pub struct TuningPlan {
 
 /// Requested names that no call of the module has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no operation to tune has the name {}; `--dry-run` lists them", .only.join(", "))]
+#[error("no operation to tune has the name {}", .only.join(", "))]
 pub struct NoSuchCall {
     /// The requested names.
     pub only: Vec<String>,

@@ -19,9 +19,15 @@ const REGRESSED: i32 = autotune_lowered::cli::exit::REGRESSED as i32;
 impl Place {
     /// Records a call of one config, whose program says in its name how long it takes.
     fn record_taking(&self, op_id: &str, (takes, operation): (u32, &str), platform: &str) {
+        let body = format!("%y = stablehlo.{operation} %x, %x : tensor<64xf32>");
+        self.record_program("registry", op_id, (takes, &body), platform);
+    }
+
+    /// The same in a folder, of a program that makes `%y` of `%x`.
+    pub(super) fn record_program(&self, registry: &str, op_id: &str, (takes, body): (u32, &str), platform: &str) {
         let module = format!(
             "module @takes_{takes} {{ func.func public @main(%x: tensor<64xf32>) -> tensor<64xf32> {{ \
-             %y = stablehlo.{operation} %x, %x : tensor<64xf32> return %y : tensor<64xf32> }} }}"
+             {body} return %y : tensor<64xf32> }} }}"
         );
         let program = self.file(&format!("{takes}.mlir"), module);
         let description = json!({
@@ -30,7 +36,7 @@ impl Place {
             "arguments": [{"name": "x", "spec": "f32[64]", "fill": {"kind": "normal", "scale": 1.0}}],
         });
         let description = self.file("description.json", description.to_string());
-        let added = self.run(&["registry", "add", &self.text("registry"), &description]);
+        let added = self.run(&["registry", "add", &self.text(registry), &description]);
         assert_eq!(added.code, 0, "{}", added.stderr);
     }
 }

@@ -37,4 +37,5 @@ mod simulated_store;
 mod simulated_tpu;
 mod transcripts;
 mod tune;
+mod upgrade;
 mod view;

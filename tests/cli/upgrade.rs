@@ -1,0 +1,109 @@
+//! `upgrade` on a real plugin, whose times are SIMULATED.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::pjrt::NamedTimes;
+use crate::support::program::*;
+
+const REGRESSED: i32 = autotune_lowered::cli::exit::REGRESSED as i32;
+
+/// Twice the input, and the same by another operation: what two versions of JAX might make of one function.
+const ADDED: &str = "%y = stablehlo.add %x, %x : tensor<64xf32>";
+const MULTIPLIED: &str = "%two = stablehlo.constant dense<2.0> : tensor<64xf32> \
+                          %y = stablehlo.multiply %x, %two : tensor<64xf32>";
+
+/// The same of three times the input. A registry keeps programs that compute the same once.
+const ADDED_TWICE: &str = "%z = stablehlo.add %x, %x : tensor<64xf32> %y = stablehlo.add %z, %x : tensor<64xf32>";
+const MULTIPLIED_BY_3: &str = "%three = stablehlo.constant dense<3.0> : tensor<64xf32> \
+                               %y = stablehlo.multiply %x, %three : tensor<64xf32>";
+
+/// Two plugins, of which the new one takes half as long again for programs of 80 µs.
+struct Plugins {
+    place: Place,
+    plugin: NamedTimes,
+}
+
+impl Plugins {
+    fn new() -> Option<Self> {
+        let (place, plugin) = (Place::new(), NamedTimes::new()?);
+        ["old.so", "same.so", "slower_8.so"].iter().for_each(|name| plugin.copy(&place.path(name)));
+        Some(Self { place, plugin })
+    }
+
+    fn upgrade(&self, new: &str, more: &[&str]) -> Run {
+        let mut command = command(&self.place.path("cache"));
+        let (old, new) = (self.place.text("old.so"), self.place.text(new));
+        command.args(["upgrade", &self.place.text("registry"), "--old", &old, "--new", &new, "--format", "json"]);
+        self.plugin.simulates(command.args(more));
+        ended(&mut command)
+    }
+}
+
+fn call<'a>(result: &'a Value, op_id: &str) -> &'a Value {
+    result["calls"].as_array().unwrap().iter().find(|call| call["op_id"] == op_id).unwrap()
+}
+
+#[test]
+fn a_compiler_that_is_slower_is_named_with_its_call_for_people_and_for_ci() {
+    let Some(plugins) = Plugins::new() else { return };
+    plugins.place.record_program("registry", "long@v1", (80_000, ADDED), "cpu");
+    plugins.place.record_program("registry", "short@v1", (60_000, MULTIPLIED), "cpu");
+    let junit = plugins.place.text("upgrade.xml");
+    let run = plugins.upgrade("slower_8.so", &["--junit", &junit]);
+    assert_eq!(run.code, REGRESSED, "{}", run.stderr);
+    let result = run.json();
+    let (long, short) = (call(&result, "long@v1"), call(&result, "short@v1"));
+    assert_eq!((&long["verdict"], &short["verdict"]), (&"compiler-regressed".into(), &"holds".into()), "{result}");
+    assert_eq!(long["cause"], "compiler", "the program is the same");
+    let ratio = long["change"]["ratio"].as_f64().unwrap();
+    assert!((ratio - 1.5).abs() < 0.01, "{ratio}");
+    let xml = fs::read_to_string(junit).unwrap();
+    assert!(xml.contains("failures=\"1\"") && xml.contains("<failure type=\"compiler regressed\""), "{xml}");
+    // what is tuned again is what it names
+    let file = plugins.place.file("upgrade.json", &run.stdout);
+    let module = plugins.place.file("none.mlir", "module @m { func.func public @main() { return } }");
+    let tune = plugins.place.run(&[&module, "--from", &file, "--only", "long@v1"]);
+    assert_eq!(tune.code, USAGE, "{}", tune.stderr);
+    let held = plugins.upgrade("same.so", &[]);
+    assert_eq!(held.code, 0, "{}", held.stderr);
+    let file = plugins.place.file("held.json", &held.stdout);
+    let tune = plugins.place.run(&[&module, "--from", &file]);
+    assert_eq!((tune.code, tune.stdout.as_str()), (0, ""), "{}", tune.stderr);
+    assert!(tune.stderr.contains("nothing to tune again"), "{}", tune.stderr);
+}
+
+#[test]
+fn a_slower_lowering_is_told_from_a_slower_compiler() {
+    let Some(plugins) = Plugins::new() else { return };
+    for (op_id, program) in [("lowered@v1", (40_000, ADDED)), ("compiled@v1", (80_000, ADDED_TWICE))] {
+        plugins.place.record_program("registry", op_id, program, "cpu");
+    }
+    // the new environment lowers both to other programs, one of which takes longer whatever compiles it
+    for (op_id, program) in [("lowered@v1", (60_000, MULTIPLIED)), ("compiled@v1", (81_000, MULTIPLIED_BY_3))] {
+        plugins.place.record_program("renewed", op_id, program, "cpu");
+    }
+    let renewed = plugins.place.text("renewed");
+    let run = plugins.upgrade("slower_8.so", &["--new-registry", &renewed]);
+    assert_eq!(run.code, REGRESSED, "{}", run.stderr);
+    let result = run.json();
+    let (lowered, compiled) = (call(&result, "lowered@v1"), call(&result, "compiled@v1"));
+    for call in [lowered, compiled] {
+        assert_eq!(call["verdict"], "compiler-regressed", "{result}");
+    }
+    assert_eq!((&lowered["cause"], &compiled["cause"]), (&"lowering".into(), &"compiler".into()), "{result}");
+    assert_eq!(lowered["compiler_change"]["shift"], "same", "{result}");
+    assert!(lowered["reason"].as_str().unwrap().contains("as the old environment lowered it does not"), "{lowered}");
+    // a call that the new environment did not record is no verdict
+    fs::remove_dir_all(plugins.place.path("renewed")).unwrap();
+    plugins.place.record_program("renewed", "lowered@v1", (40_000, MULTIPLIED), "cpu");
+    let run = plugins.upgrade("same.so", &["--new-registry", &renewed, "--force"]);
+    let result = run.json();
+    assert_eq!(call(&result, "lowered@v1")["verdict"], "holds", "{result}");
+    let unknown = call(&result, "compiled@v1");
+    assert_eq!((run.code, &unknown["verdict"]), (SOME_FAILED, &"undecided".into()), "{result}");
+    assert!(unknown["reason"].as_str().unwrap().contains("the new environment recorded no such call"), "{unknown}");
+}
