@@ -84,13 +84,16 @@ pub(super) fn confirm_each(
     }
 }
 
+/// Whether the caller's question is open, given what each process says of each candidate.
+pub(crate) type IsOpen<'a> = dyn Fn(&[Vec<ProcessRatio>]) -> bool + 'a;
+
 /// Measures candidates in one fresh process after the other while the caller has an open question, up to the processes
 /// of a run and its time. Returns what each process says of each candidate; those that fail are measured no more.
 pub(super) fn ratios_by_process(
     runner: &mut Runner<'_>,
     (job, referee): (&Job, Referee<'_>),
     candidates: &[usize],
-    is_open: &dyn Fn(&[Vec<ProcessRatio>]) -> bool,
+    is_open: &IsOpen<'_>,
     evidence: &mut JobEvidence,
 ) -> Result<Vec<Vec<ProcessRatio>>, RaceError> {
     let until = Deadline::after(referee.options.budget);

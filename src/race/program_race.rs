@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::confirming::{confirm_each, ratios_by_process};
+use super::confirming::{IsOpen, confirm_each, ratios_by_process};
 use super::evidence::JobEvidence;
 use super::measuring::measure;
 use super::{
@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::decision::{Judgement, ProcessQuestion, ProcessRatio, Round};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
+use crate::ledger::LedgerError;
 use crate::measured_by::MeasuredBy;
 use crate::samples::CandidateRecord;
 use crate::stats::median;
@@ -209,7 +210,7 @@ pub(crate) fn program_ratios(
     runner: &mut Runner<'_>,
     race: &ProgramRace,
     options: &RaceOptions,
-    (candidates, is_open): (&[usize], &dyn Fn(&[Vec<ProcessRatio>]) -> bool),
+    (candidates, is_open): (&[usize], &IsOpen<'_>),
 ) -> Result<ProgramRatios, RaceError> {
     let (identity, rules, mut evidence) = stored_race(runner, race, options)?;
     let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
@@ -225,7 +226,7 @@ fn stored_race(
     runner: &Runner<'_>,
     race: &ProgramRace,
     options: &RaceOptions,
-) -> Result<(JobIdentity, RaceOptions, JobEvidence), RaceError> {
+) -> Result<(JobIdentity, RaceOptions, JobEvidence), LedgerError> {
     let by = runner.timer.info().measured_by(&options.cache_state);
     let digest = options.tolerances.in_digest(race.digest(&*runner.timer, &by));
     let identity = JobIdentity::of_programs(&race.job, digest, &*runner.timer);

@@ -46,8 +46,10 @@ impl Document for &BisectResult {
 /// Returns the last line: how many comparisons were made, and what they found.
 pub fn bisect_line(result: &BisectResult) -> String {
     let changed = result.calls.iter().filter(|call| call.changed.is_some()).count();
+    let undecided = result.calls.iter().filter(|call| call.outcome == BisectOutcome::Undecided).count();
     format!(
-        "{} of {} compared with the first: {changed} of {} changed; a change counts from {:.0} % (docs/bisect.md)",
+        "{} of {} compared with the first: of {}, {changed} changed and {undecided} undecided; a change counts from \
+         {:.0} % (docs/bisect.md)",
         result.comparisons.len(),
         counted(result.environments.len().saturating_sub(1), "environment"),
         counted(result.calls.len(), "call"),

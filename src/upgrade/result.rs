@@ -162,6 +162,8 @@ pub enum UpgradeVerdict {
     Retune,
     /// It is slower than before, and the best config is, too.
     CompilerRegressed,
+    /// The same, because the new environment lowers it to another program.
+    LoweringRegressed,
     /// It fails under the new compiler, or computes something else.
     Breaks,
     /// More processes would tell.
@@ -170,8 +172,15 @@ pub enum UpgradeVerdict {
 
 impl UpgradeVerdict {
     /// All of them, the worst first.
-    pub const ALL: [Self; 6] =
-        [Self::Breaks, Self::CompilerRegressed, Self::Retune, Self::Undecided, Self::Improved, Self::Holds];
+    pub const ALL: [Self; 7] = [
+        Self::Breaks,
+        Self::CompilerRegressed,
+        Self::LoweringRegressed,
+        Self::Retune,
+        Self::Undecided,
+        Self::Improved,
+        Self::Holds,
+    ];
 
     /// The word for tables.
     pub fn name(self) -> &'static str {
@@ -180,6 +189,7 @@ impl UpgradeVerdict {
             Self::Improved => "improved",
             Self::Retune => "retune",
             Self::CompilerRegressed => "compiler regressed",
+            Self::LoweringRegressed => "lowering regressed",
             Self::Breaks => "breaks",
             Self::Undecided => "undecided",
         }
@@ -187,7 +197,7 @@ impl UpgradeVerdict {
 
     /// Whether somebody has to act before the change.
     pub fn is_alarm(self) -> bool {
-        matches!(self, Self::Retune | Self::CompilerRegressed | Self::Breaks)
+        matches!(self, Self::Retune | Self::CompilerRegressed | Self::LoweringRegressed | Self::Breaks)
     }
 }
 

@@ -278,6 +278,9 @@ impl UpgradedCall {
             Some(Shift::Same | Shift::Faster) => Some(ChangeCause::Lowering),
             Some(Shift::Open) | None => None,
         };
+        if (self.verdict, self.cause) == (UpgradeVerdict::CompilerRegressed, Some(ChangeCause::Lowering)) {
+            self.verdict = UpgradeVerdict::LoweringRegressed;
+        }
         self.reason.push_str(match self.cause {
             Some(ChangeCause::Compiler) => "; so does the program as the old environment lowered it",
             Some(ChangeCause::Lowering) => "; the program as the old environment lowered it does not",

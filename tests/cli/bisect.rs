@@ -142,6 +142,14 @@ fn environments_that_cannot_be_compared_are_left_out_in_the_middle_alone() {
     for name in ["1.so", "no-jax"] {
         assert_eq!(run.stderr.matches(&format!("`{name}` is left out: ")).count(), 1, "{}", run.stderr);
     }
+    let table = plugins.run(&[]).stdout;
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let long = format!("long@v1:{KEY}");
+    assert_eq!(rows[1], ["compiler", "regressed", &long, "0.so", "3-slower_8.so", "1.500"], "{table}");
+    assert!(rows[2].starts_with(&["its", "config", "takes", "50.0", "%", "more"]), "{table}");
+    assert!(rows[3].starts_with(&["note:", "between", "these", "two,"]), "{table}");
+    let short = format!("short@v1:{KEY}");
+    assert_eq!(rows[4], ["holds", &short, "3-slower_8.so", "—", "1.000"], "{table}");
     for (ends, why) in [
         (["0.so", "1.so"], "cannot be loaded"),
         (["1.so", "0.so"], "cannot be loaded"),
