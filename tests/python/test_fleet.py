@@ -252,7 +252,8 @@ def test_what_the_cluster_lacks_is_said_in_time(place):
 def test_what_is_wrong_everywhere_is_said_once(place):
     three = r"^no worker could be started: (\S+, ){2}\S+: "
     with pytest.raises(
-        fleet.FleetError, match=three + "no operation to tune has the name nope@v1; `registry ls` lists those that are recorded$"
+        fleet.FleetError,
+        match=three + "no operation to tune has the name nope@v1; `registry ls` lists those that are recorded$",
     ):
         place.tune(only=["nope@v1"])
     begun = time.monotonic()
