@@ -7,7 +7,7 @@ imported JAX and made its client; ours begins with an empty cache. The program i
 a Markdown table: for each case the median seconds, with the least and the most, to tune-jax's table, to our provisional
 one and to our confirmed one, and of our first call in a new process that finds the decision. A second table has what both chose: how often a
 repeat's config is not the one that most repeats chose, and what the chosen configs take of the time of the best one,
-by a third process that times all of them in turns.
+by further processes that time all of them in turns.
 """
 
 import argparse
@@ -155,6 +155,15 @@ def reference(name, cache, rounds=30):
     return {json.dumps(config, sort_keys=True): taken for config, taken in zip(configs, medians, strict=True)}
 
 
+def of_all(processes):
+    """By config, the median over processes of its time over the mean of all configs there."""
+    means = [statistics.geometric_mean(taken.values()) for taken in processes]
+    return {
+        config: statistics.median(taken[config] / mean for taken, mean in zip(processes, means, strict=True))
+        for config in processes[0]
+    }
+
+
 def chosen(configs, taken):
     """How often a repeat chose another config than most, and the slowest choice over the best config."""
     if not configs:
@@ -217,7 +226,7 @@ def main():
         statuses = ", ".join(f"{how.count(one)} {one}" for one in dict.fromkeys(how))
         row = [name, *map(spelled, (theirs, provisional, confirmed)), statuses, spelled(again)]
         print("| " + " | ".join(row) + " |", flush=True)
-        taken = run(args.python, "reference", name, "")
+        taken = of_all([run(args.python, "reference", name, "") for _ in range(args.repeats)])
         choices.append([name, chosen(configs["ours"], taken), chosen(configs["tune-jax"], taken)])
     print("\n| case | ours: flips, slowest choice | tune-jax: flips, slowest choice |\n| --- | --- | --- |")
     for row in choices:
