@@ -35,11 +35,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (BAD_INPUT, "an input cannot be used, or stdout cannot be written"),
     (DEVICE_TROUBLE, "the plugin, device or worker cannot be used"),
     (CACHE_TROUBLE, "the cache cannot be used: locked, unwritable, full, unreachable or untrusted"),
-    (
-        REGRESSED,
-        "`check`: a cached config regressed, is no longer better than the baseline, or fails; `upgrade`, \
-         `bisect`: a config is to be tuned again, its compiler regressed, or it breaks",
-    ),
+    (REGRESSED, "`check`, `upgrade`, `bisect`: a cached config regressed, fails, or another one is better"),
     (DIFFERENT, "`cache diff`: two caches differ"),
     (ON_DEFAULTS, "`scan --fail-on-defaults`: a kernel runs on default values"),
     (INTERRUPTED, "ended by Ctrl-C, SIGTERM, SIGQUIT or SIGHUP; decisions made so far are kept"),

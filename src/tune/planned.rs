@@ -43,7 +43,7 @@ impl PlannedInvocation {
     }
 
     /// Bytes of its arguments; saturated if the number does not fit.
-    pub(super) fn input_bytes(&self) -> u64 {
+    pub(crate) fn input_bytes(&self) -> u64 {
         let bytes = self.invocation.arguments.iter().map(|argument| argument.spec.host_bytes().unwrap_or(u64::MAX));
         bytes.fold(0, u64::saturating_add)
     }

@@ -19,6 +19,7 @@ mod junit;
 mod old_and_new;
 mod result;
 mod run;
+mod turns;
 mod verdict;
 
 pub use bisect::{

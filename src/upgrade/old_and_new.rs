@@ -1,5 +1,7 @@
 //! One call's programs under both compilers.
 
+use std::cell::Cell;
+
 use crate::config::Config;
 use crate::decision::{ProcessQuestion, ProcessRatio, quotients};
 use crate::digest::{Digest, FieldHasher};
@@ -54,7 +56,12 @@ pub(super) struct Measured {
     /// Median times of the config in force, nanoseconds.
     pub(super) old_ns: Option<f64>,
     pub(super) new_ns: Option<f64>,
-    pub(super) changes: Changes,
+    /// Whether more pairs of processes could change the verdict.
+    pub(super) is_open: bool,
+    /// What each process says of any candidate.
+    pub(super) pairs: Vec<ProcessRatio>,
+    /// `None` if no pair measured them.
+    pub(super) changes: Option<Changes>,
 }
 
 /// How times changed.
@@ -82,6 +89,14 @@ impl Changes {
     fn is_open(&self) -> bool {
         let is_open = |change: &Change| change.shift == Shift::Open;
         is_open(&self.in_force) || self.other.as_ref().is_some_and(|other| is_open(&other.to_in_force))
+    }
+}
+
+impl NotMeasured {
+    /// No pair of processes said anything.
+    pub(super) fn no_pair() -> Self {
+        let message = "no pair of processes measured it: allow some with `--processes`, or more time";
+        Self::Unknown(Failure::new(FailureKind::Timeout, message))
     }
 }
 
@@ -155,37 +170,47 @@ impl OldAndNew {
         Ok(Ok(Self { race, baseline, best, _inputs: inputs }))
     }
 
-    /// Measures the programs: their outputs in one pair of processes, and their times in further pairs until the
-    /// question is answered about each.
-    pub(super) fn measure(
+    /// Compares the programs' outputs, in one pair of processes, whose times decide nothing.
+    pub(super) fn compare_outputs(
         &self,
         runner: &mut Runner<'_>,
         options: &RaceOptions,
-        question: &ProcessQuestion,
-    ) -> Result<Result<Measured, NotMeasured>, RaceError> {
+    ) -> Result<Result<(), NotMeasured>, RaceError> {
         let first = options.clone().rounds(Some(FIRST_ROUNDS));
         let raced = match race_programs(runner, &self.race, &first) {
             Ok(raced) => raced,
             Err(RaceError::Failed(failure)) => return self.blame(runner, &first, failure).map(Err),
             Err(error) => return Err(error),
         };
-        if let Some(failure) = raced.failures.get(&IN_FORCE_OLD) {
-            return Ok(Err(match failure.kind {
+        Ok(raced.failures.get(&IN_FORCE_OLD).map_or(Ok(()), |failure| {
+            Err(match failure.kind {
                 FailureKind::WrongOutput => NotMeasured::Breaks(other_outputs(failure)),
                 _ => NotMeasured::Unknown(under("old", failure)),
-            }));
-        }
+            })
+        }))
+    }
+
+    /// Measures one more pair of processes, unless the question is answered.
+    pub(super) fn add_pair(
+        &self,
+        runner: &mut Runner<'_>,
+        options: &RaceOptions,
+        question: &ProcessQuestion,
+    ) -> Result<Measured, RaceError> {
         let others: Vec<usize> = (1..self.race.job.candidates.len()).collect();
         let is_open =
             |known: &[Vec<ProcessRatio>]| self.changes(known, options, question).is_none_or(|all| all.is_open());
-        let known = program_ratios(runner, &self.race, options, (&others, &is_open))?;
+        let is_first_look = Cell::new(true);
+        let is_wanted = |known: &[Vec<ProcessRatio>]| is_first_look.take() && is_open(known);
+        let known = program_ratios(runner, &self.race, options, (&others, &is_wanted))?;
         let median = |candidate: usize| known.median_ns.get(candidate).copied().flatten();
-        let (old_ns, new_ns) = (median(IN_FORCE_OLD), median(IN_FORCE_NEW));
-        let measured = self.changes(&known.processes, options, question);
-        Ok(measured.map(|changes| Measured { old_ns, new_ns, changes }).ok_or_else(|| {
-            let message = "no pair of processes measured it: allow some with `--processes`, or more time";
-            NotMeasured::Unknown(Failure::new(FailureKind::Timeout, message))
-        }))
+        Ok(Measured {
+            old_ns: median(IN_FORCE_OLD),
+            new_ns: median(IN_FORCE_NEW),
+            is_open: is_open(&known.processes),
+            pairs: known.processes.concat(),
+            changes: self.changes(&known.processes, options, question),
+        })
     }
 
     /// What pairs of processes say, by candidate but the first; `None` if there are none.

@@ -22,6 +22,7 @@ use super::result::{
     BestConfig, ChangeCause, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict,
     UpgradedCall,
 };
+use super::turns::{InTurns, groups};
 use super::verdict::{judge, reason};
 
 /// Questions about a call that may raise an alarm: its config in force, and the best one beside that.
@@ -120,64 +121,124 @@ impl Upgrade<'_> {
         // samples of two pairs of compilers are never mixed
         let stage = stage(result);
         let mut runner = Runner::new(both, self.ledger, self.cancel, &events);
-        let of = self.old.plan.invocations.len();
-        for (index, planned) in self.old.plan.invocations.iter().enumerate() {
-            let invocation = &*planned.invocation;
-            let own = |one: &&OperationResult| one.call == invocation.call && one.direction == invocation.direction;
-            let tuned = tuned.operations.iter().find(own);
-            let mut call = self.draft(invocation, &result.old, tuned)?;
-            let name = format!("{}, old beside new", call.name());
-            let _slice = events.open(Slice::Operation { name: &name, index, of });
-            match self.measure_call(&mut runner, (invocation, tuned), &stage, &mut call) {
-                Ok(()) => {}
-                Err(RaceError::Interrupted) => {
-                    result.interrupted = true;
-                    return Ok(());
+        for group in groups(&self.old.plan.invocations) {
+            let opened = group.iter().map(|planned| self.open(&planned.invocation, &result.old, tuned, &stage));
+            let mut calls = opened.collect::<Result<Vec<OpenCall<'_>>, TuneError>>()?;
+            let ended = self.take_turns(&mut runner, &mut calls);
+            for call in calls.into_iter().filter(|call| call.is_done) {
+                let done = self.finish(&mut runner, call, &stage);
+                result.interrupted |= matches!(done, Err(RaceError::Interrupted));
+                if let Ok(call) = done {
+                    on_call(&call);
+                    result.calls.push(call);
                 }
-                Err(RaceError::Fatal(error)) => return Err(error),
-                Err(error) => call.reason = format!("not measured: {error}"),
             }
-            on_call(&call);
-            result.calls.push(call);
+            match ended {
+                Ok(()) => {}
+                Err(RaceError::Fatal(error)) => return Err(error),
+                Err(_) => result.interrupted = true,
+            }
+            if result.interrupted {
+                return Ok(());
+            }
         }
         Ok(())
     }
 
-    /// Measures a call's programs under both compilers, unless one of them fails.
-    fn measure_call(
-        &self,
-        runner: &mut Runner<'_>,
-        (invocation, tuned): (&Invocation, Option<&OperationResult>),
+    /// Reads a call's programs.
+    fn open<'o>(
+        &'o self,
+        invocation: &'o Invocation,
+        old_side: &CompilerSide,
+        tuned: &'o AutotuningResult,
         stage: &str,
-        call: &mut UpgradedCall,
-    ) -> Result<(), RaceError> {
+    ) -> Result<OpenCall<'o>, TuneError> {
+        let own = |one: &&OperationResult| one.call == invocation.call && one.direction == invocation.direction;
+        let tuned = tuned.operations.iter().find(own);
+        let mut call = self.draft(invocation, old_side, tuned)?;
         let old = Recorded { invocation, registry: self.old.registry };
         let Some(new) = self.renewed(old) else {
             let message = "the new environment recorded no such call";
             call.fail(NotMeasured::Unknown(Failure::new(FailureKind::NoProgram, message)));
-            return Ok(());
+            return Ok(OpenCall { call, old, new: old, best: None, turns: None, is_done: true });
         };
-        let in_force = call.in_force.config.clone();
-        let best = tuned.and_then(|tuned| best_beside(tuned, &in_force));
+        let best = tuned.and_then(|tuned| best_beside(tuned, &call.in_force.config));
         let configs = Configs {
-            in_force: &in_force,
-            baseline: Some(&invocation.baseline).filter(|baseline| **baseline != in_force),
+            in_force: &call.in_force.config,
+            baseline: Some(&invocation.baseline).filter(|baseline| **baseline != call.in_force.config),
             best: best.filter(|best| **best != invocation.baseline),
         };
-        match self.compare(runner, (old, new), &configs, stage)? {
-            Ok(measured) => call.take(measured, best),
-            Err(why) => call.fail(why),
-        }
-        if call.change.as_ref().is_some_and(|change| change.shift == Shift::Slower) {
-            let same_program = semantics(old, &in_force) == semantics(new, &in_force);
-            call.cause = Some(ChangeCause::Compiler).filter(|_| same_program);
-            if !same_program {
-                let configs = Configs { in_force: &in_force, baseline: None, best: None };
-                let alone = self.compare(runner, (old, old), &configs, &format!("{stage} compiler"))?;
-                call.blame(alone.ok().map(|measured| measured.changes.in_force));
+        let turns = match OldAndNew::new((old, new), &configs, stage, &self.options.tune.race)? {
+            Ok(programs) => Some(InTurns::new(programs)),
+            Err(failure) => {
+                call.fail(NotMeasured::Unknown(failure));
+                None
+            }
+        };
+        Ok(OpenCall { is_done: turns.is_none(), call, old, new, best, turns })
+    }
+
+    /// Measures one pair of processes of each call, and again of those that are open. An error ends all of them; those
+    /// that are done say so.
+    fn take_turns(&self, runner: &mut Runner<'_>, calls: &mut [OpenCall<'_>]) -> Result<(), RaceError> {
+        let of = calls.len();
+        while calls.iter().any(|call| !call.is_done) {
+            for (index, open) in calls.iter_mut().enumerate().filter(|(_, call)| !call.is_done) {
+                let Some(turns) = &mut open.turns else { continue };
+                let name = format!("{}, old beside new", open.call.name());
+                let _slice = runner.events.open(Slice::Operation { name: &name, index, of });
+                match turns.turn(runner, &self.options.tune.race, &self.question()) {
+                    Ok(is_open) => open.is_done = !is_open,
+                    Err(error @ (RaceError::Interrupted | RaceError::Fatal(_))) => return Err(error),
+                    Err(error) => {
+                        open.call.reason = format!("not measured: {error}");
+                        (open.turns, open.is_done) = (None, true);
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    /// The verdict on a call whose turns are over.
+    fn finish(
+        &self,
+        runner: &mut Runner<'_>,
+        OpenCall { mut call, old, new, best, turns, .. }: OpenCall<'_>,
+        stage: &str,
+    ) -> Result<UpgradedCall, RaceError> {
+        match turns.map(InTurns::end) {
+            Some(Ok(measured)) => call.take(measured, best),
+            Some(Err(why)) => call.fail(why),
+            None => {}
+        }
+        if call.change.as_ref().is_some_and(|change| change.shift == Shift::Slower) {
+            let in_force = call.in_force.config.clone();
+            let same_program = semantics(old, &in_force) == semantics(new, &in_force);
+            call.cause = Some(ChangeCause::Compiler).filter(|_| same_program);
+            if !same_program {
+                call.blame(self.by_compiler(runner, old, &in_force, &format!("{stage} compiler"))?);
+            }
+        }
+        Ok(call)
+    }
+
+    /// How the time of the old environment's program changes with the compiler; `None` if that cannot be measured.
+    fn by_compiler(
+        &self,
+        runner: &mut Runner<'_>,
+        old: Recorded<'_>,
+        in_force: &Config,
+        stage: &str,
+    ) -> Result<Option<Change>, RaceError> {
+        let configs = Configs { in_force, baseline: None, best: None };
+        let options = &self.options.tune.race;
+        let Ok(programs) = OldAndNew::new((old, old), &configs, stage, options).map_err(RaceError::Fatal)? else {
+            return Ok(None);
+        };
+        let mut turns = InTurns::new(programs);
+        while turns.turn(runner, options, &self.question())? {}
+        Ok(turns.end().ok().and_then(|measured| measured.changes).map(|changes| changes.in_force))
     }
 
     /// The same call as the new environment recorded it.
@@ -187,20 +248,6 @@ impl Upgrade<'_> {
         let is_same = |one: &&Invocation| one.call == old.invocation.call && one.direction == old.invocation.direction;
         let mut same = all.filter(is_same);
         same.next().map(|invocation| Recorded { invocation, registry: new.registry })
-    }
-
-    fn compare(
-        &self,
-        runner: &mut Runner<'_>,
-        recorded: (Recorded<'_>, Recorded<'_>),
-        configs: &Configs<'_>,
-        stage: &str,
-    ) -> Result<Result<Measured, NotMeasured>, RaceError> {
-        let options = &self.options.tune.race;
-        match OldAndNew::new(recorded, configs, stage, options).map_err(RaceError::Fatal)? {
-            Ok(programs) => programs.measure(runner, options, &self.question()),
-            Err(failure) => Ok(Err(NotMeasured::Unknown(failure))),
-        }
     }
 
     /// What pairs of processes are asked, so that all alarms together are false as rarely as asked.
@@ -249,9 +296,22 @@ impl Upgrade<'_> {
     }
 }
 
+/// A call that is being measured.
+struct OpenCall<'a> {
+    call: UpgradedCall,
+    old: Recorded<'a>,
+    new: Recorded<'a>,
+    /// The best config under the new compiler, if it is another one.
+    best: Option<&'a Config>,
+    /// `None` if it cannot be measured, as the call then says.
+    turns: Option<InTurns>,
+    is_done: bool,
+}
+
 impl UpgradedCall {
     fn take(&mut self, measured: Measured, best: Option<&Config>) {
-        let Changes { in_force: change, baseline: baseline_change, other } = measured.changes;
+        let Some(changes) = measured.changes else { return self.fail(NotMeasured::no_pair()) };
+        let Changes { in_force: change, baseline: baseline_change, other } = changes;
         let best = best.zip(other);
         let changes = best.as_ref().map(|(_, other)| (&other.to_in_force, &other.to_old));
         // that a baseline could be tuned is no news, unless it lost something
