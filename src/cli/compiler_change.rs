@@ -8,16 +8,19 @@ use clap::Args;
 use indicatif::MultiProgress;
 
 use crate::decision::DecisionRules;
+use crate::device::DeviceIdentity;
 use crate::digest::FieldHasher;
+use crate::failure::{Failure, FailureKind};
 use crate::hlo::Scan;
 use crate::ledger::Ledger;
 use crate::race::RaceOptions;
 use crate::registry::{Invocation, Registry};
 use crate::scratch::Scratch;
 use crate::timer::events::Events;
-use crate::timer::{SideBySide, Timer};
+use crate::selftest::KnownNoise;
+use crate::timer::{OneAtATime, SideBySide, StartTimer, Timer};
 use crate::tune::{Stopped, TuneError, TuneOptions, TuningPlan, whole_registry};
-use crate::upgrade::{CompilerSide, RecordedCalls, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade};
+use crate::upgrade::{CompilerSide, Compilers, RecordedCalls, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade};
 
 use super::compiler_side::SideArgs;
 use super::confirm_args::ConfirmArgs;
@@ -28,9 +31,9 @@ use super::plan::{PlanArgs, PlanSource, no_such_call};
 use super::progress::Progress;
 use super::say::say;
 use super::scan::NoLabels;
-use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::timers::{Executables, TimerArgs, scratch, start_again, start_timer};
 use super::tolerance_args::ToleranceArgs;
-use super::{cache, exit, registry};
+use super::{cache, exit, registry, selftest};
 
 /// In a cache folder: what was measured of changes of the compiler.
 const FOLDER: &str = "upgrades-v1";
@@ -60,6 +63,10 @@ pub(super) struct ChangeArgs {
     pub confirm: ConfirmArgs,
     #[command(flatten)]
     pub tolerance: ToleranceArgs,
+    /// Start a compiler's process only when the other one's has ended, and alternate blocks instead of rounds [default:
+    /// if the second one does not start beside the first]
+    #[arg(long)]
+    pub one_at_a_time: bool,
     /// Measure again what the cache folder holds of this change
     #[arg(long)]
     pub force: bool,
@@ -104,24 +111,15 @@ impl<'a> ChangeRun<'a> {
         renewed: Option<&Registry>,
         is_wanted: &dyn Fn(&Invocation) -> bool,
     ) -> Result<(UpgradeResult, Option<TuneError>), Fault> {
-        let start = |side: &NamedCompiler| {
-            start_timer(&side.timer, Executables::kept(self.scratch.path()))
-                .map_err(|fault| Fault::new(fault.code, format!("`{}`: {}", side.name, fault.message)))
-        };
-        let side = |named: &NamedCompiler, timer: &dyn Timer| {
-            CompilerSide::new(named.name.clone(), timer.info().device.clone())
-        };
-        let timers = (start(old)?, start(new)?);
-        let compilers = (side(old, &*timers.0), side(new, &*timers.1));
-        let ledger = ledger(self.args, &compilers)?;
-        let mut plan = self.subject.plan(&*timers.1, self.args)?;
+        let Started { compilers: mut both, sides, device, noise } = self.start([old, new])?;
+        let ledger = ledger(self.args, &self.scratch, &sides)?;
+        let mut plan = self.subject.plan(&device, self.args)?;
         plan.invocations.retain(|planned| is_wanted(&planned.invocation));
-        let mut new_plan = renewed.map(|registry| whole_plan(registry, &*timers.1, self.args)).transpose()?;
+        let mut new_plan = renewed.map(|registry| whole_plan(registry, &device, self.args)).transpose()?;
         if let Some(plan) = &mut new_plan {
             plan.invocations.retain(|planned| is_wanted(&planned.invocation));
         }
-        let mut both = SideBySide::new(timers.1, vec![timers.0]).map_err(Fault::device)?;
-        let options = options(self.args);
+        let options = options(self.args, noise);
         let job = Upgrade {
             old: RecordedCalls { registry: self.subject.registry(), plan: &plan },
             new: renewed.zip(new_plan.as_ref()).map(|(registry, plan)| RecordedCalls { registry, plan }),
@@ -134,8 +132,88 @@ impl<'a> ChangeRun<'a> {
         let mut on_call = |call: &UpgradedCall| {
             self.bars.suspend(|| say(&format!("{}: {}: {}", call.name(), call.verdict.name(), call.reason)));
         };
-        Ok(Stopped::split(upgrade(&job, &mut both, compilers, &mut on_call)))
+        Ok(Stopped::split(upgrade(&job, &mut both, sides, &mut on_call)))
     }
+
+    /// Starts both compilers' timers: beside each other, or one after the other where the device has one process at a
+    /// time.
+    fn start<'t>(&'t self, [old, new]: [&'t NamedCompiler; 2]) -> Result<Started<'t>, Fault> {
+        let of_old = self.start_first(old)?;
+        let mut noise = self.noise(&*of_old);
+        let side = |named: &NamedCompiler, timer: &dyn Timer| {
+            CompilerSide::new(named.name.clone(), timer.info().device.clone())
+        };
+        let old_side = side(old, &*of_old);
+        let beside = if self.args.one_at_a_time { None } else { Some(self.start_first(new)) };
+        let refused = match beside {
+            Some(Ok(of_new)) => {
+                noise = wider(self.noise(&*of_new), &noise);
+                let (sides, device) = ((old_side, side(new, &*of_new)), of_new.info().device.identity.clone());
+                let both = SideBySide::new(of_new, vec![of_old]).map_err(Fault::device)?;
+                return Ok(Started { compilers: Compilers::Together(both), sides, device, noise });
+            }
+            Some(Err(fault)) if fault.code != exit::DEVICE_TROUBLE => return Err(fault),
+            Some(Err(fault)) => Some(fault),
+            None => None,
+        };
+        let old_info = of_old.info().clone();
+        // the device is free only then
+        drop(of_old);
+        let of_new = match (self.start_first(new), refused) {
+            (Ok(of_new), Some(_)) => {
+                self.bars.suspend(|| say("the new compiler starts only while the old one's process does not run: they take turns"));
+                of_new
+            }
+            (of_new, None) => of_new?,
+            // what it says beside the other one may only be that
+            (Err(fault), Some(_)) => return Err(fault),
+        };
+        noise = wider(self.noise(&*of_new), &noise);
+        let (new_info, device) = (of_new.info().clone(), of_new.info().device.identity.clone());
+        let sides = (old_side, side(new, &*of_new));
+        drop(of_new);
+        let both = OneAtATime::new(vec![(new_info, self.starter(new)), (old_info, self.starter(old))]);
+        Ok(Started { compilers: Compilers::Apart(both.map_err(Fault::device)?), sides, device, noise })
+    }
+
+    /// Starts a timer for the first time: it says what it is.
+    fn start_first(&self, side: &NamedCompiler) -> Result<Box<dyn Timer>, Fault> {
+        start_timer(&side.timer, Executables::kept(self.scratch.path()))
+            .map_err(|fault| Fault::new(fault.code, format!("`{}`: {}", side.name, fault.message)))
+    }
+
+    /// Starts it again and again.
+    fn starter<'t>(&'t self, side: &'t NamedCompiler) -> StartTimer<'t> {
+        let kept = self.scratch.path();
+        Box::new(move || {
+            start_again(&side.timer, Executables::kept(kept))
+                .map_err(|fault| Failure::new(FailureKind::Device, format!("`{}`: {}", side.name, fault.message)))
+        })
+    }
+
+    /// What `selftest` found with a compiler.
+    fn noise(&self, timer: &dyn Timer) -> KnownNoise {
+        let folder = cache::folder(&self.args.cache).ok();
+        let (noise, notes) = selftest::known_resolution(folder.as_deref(), timer, self.args.side.cache_state.clone());
+        notes.iter().for_each(|note| tracing::info!("{note}"));
+        noise
+    }
+}
+
+/// Both compilers' timers.
+struct Started<'t> {
+    compilers: Compilers<'t>,
+    sides: (CompilerSide, CompilerSide),
+    device: DeviceIdentity,
+    /// The noise that is assumed.
+    noise: KnownNoise,
+}
+
+/// The noise of one compiler's programs, with the spread between processes of either if it is wider.
+fn wider(noise: KnownNoise, other: &KnownNoise) -> KnownNoise {
+    let spreads = noise.spread.into_iter().chain(other.spread);
+    let spread = spreads.max_by(|one, other| one.deviation.total_cmp(&other.deviation));
+    KnownNoise { spread, ..noise }
 }
 
 /// The calls: those of a module, or all of a registry.
@@ -159,20 +237,19 @@ impl Subject {
         }
     }
 
-    fn plan(&self, timer: &dyn Timer, args: &ChangeArgs) -> Result<TuningPlan, Fault> {
+    fn plan(&self, device: &DeviceIdentity, args: &ChangeArgs) -> Result<TuningPlan, Fault> {
         let source = match self {
             Self::Module(source) => source,
-            Self::Registry(registry) => return whole_plan(registry, timer, args),
+            Self::Registry(registry) => return whole_plan(registry, device, args),
         };
-        let mut plan = source.plan(&timer.info().device.identity, &args.plan.options())?;
+        let mut plan = source.plan(device, &args.plan.options())?;
         plan.leave_open();
         Ok(plan)
     }
 }
 
 /// All calls of a registry.
-fn whole_plan(registry: &Registry, timer: &dyn Timer, args: &ChangeArgs) -> Result<TuningPlan, Fault> {
-    let device = &timer.info().device.identity;
+fn whole_plan(registry: &Registry, device: &DeviceIdentity, args: &ChangeArgs) -> Result<TuningPlan, Fault> {
     let mut plan = whole_registry(registry, device, &args.plan.options()).map_err(|error| no_such_call(&error))?;
     if plan.matched_nothing() {
         let message = format!("the registry has no call of {device}: record there, or see what `--match kind` finds");
@@ -183,10 +260,10 @@ fn whole_plan(registry: &Registry, timer: &dyn Timer, args: &ChangeArgs) -> Resu
 }
 
 /// Where samples are kept: a folder for each pair of compilers, because what is decided under one is no answer for
-/// another.
-fn ledger(args: &ChangeArgs, (old, new): &(CompilerSide, CompilerSide)) -> Result<Ledger, Fault> {
+/// another. The turns of a call go through it even if nothing is to stay.
+fn ledger(args: &ChangeArgs, scratch: &Scratch, (old, new): &(CompilerSide, CompilerSide)) -> Result<Ledger, Fault> {
     if args.no_persist {
-        return Ok(Ledger::in_memory(Vec::new()));
+        return Ok(Ledger::open(&scratch.path().join(FOLDER), Vec::new())?);
     }
     let mut hasher = FieldHasher::new("a change of the compiler, 1");
     for side in [old, new] {
@@ -198,13 +275,15 @@ fn ledger(args: &ChangeArgs, (old, new): &(CompilerSide, CompilerSide)) -> Resul
     Ok(ledger)
 }
 
-fn options(args: &ChangeArgs) -> UpgradeOptions {
+fn options(args: &ChangeArgs, noise: KnownNoise) -> UpgradeOptions {
     let race = args.confirm.apply(RaceOptions::default());
     let tune = TuneOptions::default()
         .race(race)
         .budget(args.budget)
         // what gains less is no reason to tune again
         .rules(DecisionRules::default().min_improvement(args.min_difference))
+        .resolution(noise.resolution)
+        .spread(noise.spread)
         .force(args.force)
         .cache_state(args.side.cache_state.clone())
         .tolerances(args.tolerance.options());

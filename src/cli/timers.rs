@@ -119,7 +119,7 @@ pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Res
 
 /// The same for who needs profiles, and without them fails instead of taking times by the host clock.
 pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
-    let timer = start(args, executables)?;
+    let timer = start_again(args, executables)?;
     let (device, by) = (&timer.info().device.identity, timer.info().measured_by(&args.cache_state));
     if args.launch.is_some() && by.launch != args.launch {
         let message =
@@ -139,7 +139,8 @@ pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>)
     Ok(timer)
 }
 
-fn start(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
+/// Starts a timer that has said what it is before.
+pub(super) fn start_again(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
     let timer = &args.timer;
     if !executables.compiled.is_empty() && !matches!(timer.parse()?, TimerName::Auto | TimerName::Pjrt) {
         let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");

@@ -163,7 +163,8 @@ impl Measuring<'_> {
         let begin = Instant::now();
         for round in 0..MOST_ROUNDS {
             let active = self.active();
-            let is_left = candidates.iter().any(|candidate| active.contains(candidate));
+            // a baseline alone is measured for its own time
+            let is_left = candidates.is_empty() || candidates.iter().any(|candidate| active.contains(candidate));
             if !is_left || (round >= LEAST_ROUNDS && (begin.elapsed() > LONGEST || self.is_precise(candidates))) {
                 break;
             }

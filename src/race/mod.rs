@@ -34,6 +34,7 @@
 //! Before its first round a candidate is compiled, its outputs are compared with the baseline's, and it is warmed up.
 
 mod blame;
+mod block;
 mod candidate_result;
 mod confirming;
 mod contention;
@@ -62,6 +63,7 @@ mod tolerances;
 mod warming;
 
 pub(crate) use blame::BASELINE_FAILED;
+pub(crate) use block::{BlockRace, BlockTimes};
 pub use candidate_result::{
     CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,
     RaceStage, ReferenceError, SpecialValues,

@@ -235,13 +235,13 @@ fn stored_race(
 }
 
 /// A candidate as the log knows it.
-fn candidate_record(candidate: &JobCandidate) -> CandidateRecord {
+pub(super) fn candidate_record(candidate: &JobCandidate) -> CandidateRecord {
     let digest = |file: &ProgramFile| semantic_digest(&file.program.semantic_digest, &candidate.build);
     CandidateRecord { config: candidate.config.clone(), semantic_digest: candidate.program.as_ref().map(digest) }
 }
 
 impl ProgramRace {
-    fn terms(&self) -> Terms<'_> {
+    pub(super) fn terms(&self) -> Terms<'_> {
         Terms {
             goal: self.goal,
             is_exact: self.is_exact,

@@ -13,7 +13,9 @@
 //! first, and then the middle of what is left for each call that changed.
 
 mod bisect;
+mod blocks;
 mod change;
+mod compilers;
 mod halving;
 mod junit;
 mod old_and_new;
@@ -26,6 +28,7 @@ pub use bisect::{
     BISECT_SCHEMA, BisectOutcome, BisectResult, BisectedCall, Bisection, ComparedCall, EnvironmentComparison,
 };
 pub use change::{Change, Shift};
+pub use compilers::Compilers;
 pub use junit::write_junit;
 pub use result::{
     BestConfig, ChangeCause, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict,

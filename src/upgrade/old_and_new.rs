@@ -3,9 +3,10 @@
 use std::cell::Cell;
 
 use crate::config::Config;
-use crate::decision::{ProcessQuestion, ProcessRatio, quotients};
+use crate::decision::{ProcessQuestion, ProcessRatio, ProcessSpread, quotients};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
+use crate::ledger::LedgerError;
 use crate::race::{
     BASELINE_FAILED, ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, program_ratios, race_programs,
 };
@@ -13,14 +14,14 @@ use crate::registry::{Invocation, Program, Registry};
 use crate::timer::Job;
 use crate::tune::{InputFolder, TuneError, materialize, only};
 
+use super::blocks::Blocks;
 use super::change::{Change, Shift};
-
-/// The timers side by side: the new compiler's is the first.
-const NEW: usize = 0;
-const OLD: usize = 1;
+use super::compilers::{NEW, OLD};
 
 /// Rounds of the process that compares outputs. It decides nothing.
 const FIRST_ROUNDS: u32 = 6;
+/// The same if each round starts both compilers' processes.
+const FIRST_ROUNDS_APART: u32 = 1;
 
 /// Candidates of the job. The first one is what all are measured beside.
 const IN_FORCE_NEW: usize = 0;
@@ -176,10 +177,35 @@ impl OldAndNew {
         runner: &mut Runner<'_>,
         options: &RaceOptions,
     ) -> Result<Result<(), NotMeasured>, RaceError> {
-        let first = options.clone().rounds(Some(FIRST_ROUNDS));
-        let raced = match race_programs(runner, &self.race, &first) {
+        self.compare(runner, &self.race, &options.clone().rounds(Some(FIRST_ROUNDS)))
+    }
+
+    /// The same where each program starts a process of its compiler: of the config in force alone. Tuning compared the
+    /// others with each other.
+    pub(super) fn compare_outputs_apart(
+        &self,
+        runner: &mut Runner<'_>,
+        options: &RaceOptions,
+    ) -> Result<Result<(), NotMeasured>, RaceError> {
+        let mut race = self.race.clone();
+        race.job.candidates.truncate(IN_FORCE_OLD + 1);
+        self.compare(runner, &race, &options.clone().rounds(Some(FIRST_ROUNDS_APART)))
+    }
+
+    /// The programs in blocks, one for each compiler.
+    pub(super) fn blocks(&self, runner: &Runner<'_>, options: &RaceOptions) -> Result<Blocks, LedgerError> {
+        Blocks::new(&self.race, &*runner.timer, options, runner.ledger)
+    }
+
+    fn compare(
+        &self,
+        runner: &mut Runner<'_>,
+        race: &ProgramRace,
+        first: &RaceOptions,
+    ) -> Result<Result<(), NotMeasured>, RaceError> {
+        let raced = match race_programs(runner, race, first) {
             Ok(raced) => raced,
-            Err(RaceError::Failed(failure)) => return self.blame(runner, &first, failure).map(Err),
+            Err(RaceError::Failed(failure)) => return self.blame(runner, first, failure).map(Err),
             Err(error) => return Err(error),
         };
         Ok(raced.failures.get(&IN_FORCE_OLD).map_or(Ok(()), |failure| {
@@ -198,8 +224,9 @@ impl OldAndNew {
         question: &ProcessQuestion,
     ) -> Result<Measured, RaceError> {
         let others: Vec<usize> = (1..self.race.job.candidates.len()).collect();
+        let spreads = Spreads::of_pairs(options);
         let is_open =
-            |known: &[Vec<ProcessRatio>]| self.changes(known, options, question).is_none_or(|all| all.is_open());
+            |known: &[Vec<ProcessRatio>]| self.changes(known, spreads, question).is_none_or(|all| all.is_open());
         let is_first_look = Cell::new(true);
         let is_wanted = |known: &[Vec<ProcessRatio>]| is_first_look.take() && is_open(known);
         let known = program_ratios(runner, &self.race, options, (&others, &is_wanted))?;
@@ -209,28 +236,42 @@ impl OldAndNew {
             new_ns: median(IN_FORCE_NEW),
             is_open: is_open(&known.processes),
             pairs: known.processes.concat(),
-            changes: self.changes(&known.processes, options, question),
+            changes: self.changes(&known.processes, spreads, question),
         })
+    }
+
+    /// What blocks say so far.
+    pub(super) fn look_at(
+        &self,
+        (blocks, runner): (&Blocks, &Runner<'_>),
+        options: &RaceOptions,
+        question: &ProcessQuestion,
+    ) -> Result<Measured, LedgerError> {
+        let (known, [new_ns, old_ns]) = blocks.known(runner.ledger)?;
+        let changes = self.changes(&known, Spreads::of_blocks(options), question);
+        let is_open = changes.as_ref().is_none_or(Changes::is_open);
+        Ok(Measured { old_ns, new_ns, is_open, pairs: known.concat(), changes })
     }
 
     /// What pairs of processes say, by candidate but the first; `None` if there are none.
     fn changes(
         &self,
         known: &[Vec<ProcessRatio>],
-        options: &RaceOptions,
+        spreads: Spreads<'_>,
         question: &ProcessQuestion,
     ) -> Option<Changes> {
         let processes = |candidate: usize| -> &[ProcessRatio] {
             candidate.checked_sub(1).and_then(|place| known.get(place)).map_or(&[], Vec::as_slice)
         };
         let of_old = processes(IN_FORCE_OLD);
-        let spreads = [options.spread_of(of_old)];
-        let change = |pairs: Vec<ProcessRatio>| Change::of(pairs, &spreads, question);
+        let [within, across] = spreads.of(of_old);
+        let change = |pairs: Vec<ProcessRatio>| Change::of(pairs, &[across], question);
         let both = |(new, old): (usize, usize)| change(quotients(processes(new), processes(old)));
         let other = |(new, old): (usize, usize)| {
             let own = processes(new);
             let to_old = change(quotients(own, of_old))?;
-            Some(OtherConfig { to_in_force: change(own.to_vec())?, to_old, change: both((new, old))? })
+            let to_in_force = Change::of(own.to_vec(), &[within], question)?;
+            Some(OtherConfig { to_in_force, to_old, change: both((new, old))? })
         };
         Some(Changes {
             in_force: change(of_old.iter().map(|one| one.inverse()).collect())?,
@@ -257,6 +298,29 @@ impl OldAndNew {
             Err(RaceError::Failed(_)) => Ok(NotMeasured::Unknown(under("new and under the old", &failure))),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// What is assumed of the spread between processes.
+#[derive(Clone, Copy)]
+struct Spreads<'o> {
+    options: &'o RaceOptions,
+    are_blocks: bool,
+}
+
+impl<'o> Spreads<'o> {
+    fn of_pairs(options: &'o RaceOptions) -> Self {
+        Self { options, are_blocks: false }
+    }
+
+    fn of_blocks(options: &'o RaceOptions) -> Self {
+        Self { options, are_blocks: true }
+    }
+
+    /// Of ratios within a process, and between two.
+    fn of(self, processes: &[ProcessRatio]) -> [ProcessSpread; 2] {
+        let within = self.options.spread_of(processes);
+        [within, if self.are_blocks { within.one_after_the_other() } else { within }]
     }
 }
 

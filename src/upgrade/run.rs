@@ -10,19 +10,22 @@ use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::measured_by::TOOL;
-use crate::race::{RaceError, Runner};
+use crate::race::RaceError;
 use crate::registry::{Invocation, Registry};
-use crate::timer::events::{Events, Slice};
-use crate::timer::{SideBySide, Timer};
-use crate::tune::{AutotuningResult, OperationResult, Session, Stopped, TuneError, TuneOptions, TuningPlan};
+use crate::timer::Timer;
+use crate::timer::events::Events;
+use crate::tune::{
+    AutotuningResult, OperationResult, PlannedInvocation, Session, Stopped, TuneError, TuneOptions, TuningPlan,
+};
 
 use super::change::{Change, Shift};
+use super::compilers::Compilers;
 use super::old_and_new::{Changes, Configs, Measured, NotMeasured, OldAndNew, OtherConfig, Recorded};
 use super::result::{
     BestConfig, ChangeCause, CompilerSide, InForce, TunedUnderNew, UPGRADE_SCHEMA, UpgradeResult, UpgradeVerdict,
     UpgradedCall,
 };
-use super::turns::{InTurns, groups};
+use super::turns::{InTurns, TurnSetting, groups, take_turns};
 use super::verdict::{judge, reason};
 
 /// Questions about a call that may raise an alarm: its config in force, and the best one beside that.
@@ -75,7 +78,7 @@ pub struct Upgrade<'a> {
 /// If the ledger, the cache, a worker or the scratch folder fails; earlier results are returned with the error.
 pub fn upgrade(
     upgrade: &Upgrade<'_>,
-    both: &mut SideBySide,
+    both: &mut Compilers<'_>,
     (old, new): (CompilerSide, CompilerSide),
     on_call: &mut dyn FnMut(&UpgradedCall),
 ) -> Result<UpgradeResult, Stopped<UpgradeResult>> {
@@ -90,7 +93,18 @@ pub fn upgrade(
         notes: upgrade.old.plan.notes.clone(),
         interrupted: false,
     };
-    let (tuned, stopped_by) = Stopped::split(upgrade.tune(both.first()));
+    let alone = match both.new_alone() {
+        Ok(new) => new,
+        Err(failure) => {
+            let (calls, stopped_by) = match upgrade.not_measured(&result.old, &failure) {
+                Ok(calls) => (calls, None),
+                Err(error) => (Vec::new(), Some(error)),
+            };
+            result.calls = calls;
+            return Stopped::unless_ended(result, stopped_by);
+        }
+    };
+    let (tuned, stopped_by) = Stopped::split(upgrade.tune(alone));
     result.interrupted = tuned.interrupted;
     result.notes.extend(tuned.notes.iter().filter(|note| !upgrade.old.plan.notes.contains(note)).cloned());
     if stopped_by.is_some() || tuned.interrupted {
@@ -110,23 +124,40 @@ impl Upgrade<'_> {
             .run(plan)
     }
 
+    /// The calls if the new compiler's timer does not start again.
+    fn not_measured(&self, old: &CompilerSide, failure: &Failure) -> Result<Vec<UpgradedCall>, TuneError> {
+        let call = |planned: &PlannedInvocation| {
+            let mut call = self.draft(&planned.invocation, old, None)?;
+            call.fail(NotMeasured::Unknown(failure.clone()));
+            Ok(call)
+        };
+        self.old.plan.invocations.iter().map(call).collect()
+    }
+
     fn measure(
         &self,
-        both: &mut dyn Timer,
+        both: &mut Compilers<'_>,
         tuned: &AutotuningResult,
         result: &mut UpgradeResult,
         on_call: &mut dyn FnMut(&UpgradedCall),
     ) -> Result<(), TuneError> {
-        let events = (self.events)();
+        let (events, question) = ((self.events)(), self.question());
+        let setting = TurnSetting {
+            ledger: self.ledger,
+            cancel: self.cancel,
+            events: &events,
+            options: &self.options.tune.race,
+            question: &question,
+        };
         // samples of two pairs of compilers are never mixed
         let stage = stage(result);
-        let mut runner = Runner::new(both, self.ledger, self.cancel, &events);
         for group in groups(&self.old.plan.invocations) {
             let opened = group.iter().map(|planned| self.open(&planned.invocation, &result.old, tuned, &stage));
             let mut calls = opened.collect::<Result<Vec<OpenCall<'_>>, TuneError>>()?;
-            let ended = self.take_turns(&mut runner, &mut calls);
-            for call in calls.into_iter().filter(|call| call.is_done) {
-                let done = self.finish(&mut runner, call, &stage);
+            let mut turns: Vec<&mut InTurns> = calls.iter_mut().filter_map(|call| call.turns.as_mut()).collect();
+            let ended = take_turns(&setting, both, &mut turns);
+            for call in calls.into_iter().filter(OpenCall::is_done) {
+                let done = self.finish(&setting, both, call, &stage);
                 result.interrupted |= matches!(done, Err(RaceError::Interrupted));
                 if let Ok(call) = done {
                     on_call(&call);
@@ -160,7 +191,7 @@ impl Upgrade<'_> {
         let Some(new) = self.renewed(old) else {
             let message = "the new environment recorded no such call";
             call.fail(NotMeasured::Unknown(Failure::new(FailureKind::NoProgram, message)));
-            return Ok(OpenCall { call, old, new: old, best: None, turns: None, is_done: true });
+            return Ok(OpenCall { call, old, new: old, best: None, turns: None });
         };
         let best = tuned.and_then(|tuned| best_beside(tuned, &call.in_force.config));
         let configs = Configs {
@@ -169,42 +200,21 @@ impl Upgrade<'_> {
             best: best.filter(|best| **best != invocation.baseline),
         };
         let turns = match OldAndNew::new((old, new), &configs, stage, &self.options.tune.race)? {
-            Ok(programs) => Some(InTurns::new(programs)),
+            Ok(programs) => Some(InTurns::new(call.name(), programs)),
             Err(failure) => {
                 call.fail(NotMeasured::Unknown(failure));
                 None
             }
         };
-        Ok(OpenCall { is_done: turns.is_none(), call, old, new, best, turns })
-    }
-
-    /// Measures one pair of processes of each call, and again of those that are open. An error ends all of them; those
-    /// that are done say so.
-    fn take_turns(&self, runner: &mut Runner<'_>, calls: &mut [OpenCall<'_>]) -> Result<(), RaceError> {
-        let of = calls.len();
-        while calls.iter().any(|call| !call.is_done) {
-            for (index, open) in calls.iter_mut().enumerate().filter(|(_, call)| !call.is_done) {
-                let Some(turns) = &mut open.turns else { continue };
-                let name = format!("{}, old beside new", open.call.name());
-                let _slice = runner.events.open(Slice::Operation { name: &name, index, of });
-                match turns.turn(runner, &self.options.tune.race, &self.question()) {
-                    Ok(is_open) => open.is_done = !is_open,
-                    Err(error @ (RaceError::Interrupted | RaceError::Fatal(_))) => return Err(error),
-                    Err(error) => {
-                        open.call.reason = format!("not measured: {error}");
-                        (open.turns, open.is_done) = (None, true);
-                    }
-                }
-            }
-        }
-        Ok(())
+        Ok(OpenCall { call, old, new, best, turns })
     }
 
     /// The verdict on a call whose turns are over.
     fn finish(
         &self,
-        runner: &mut Runner<'_>,
-        OpenCall { mut call, old, new, best, turns, .. }: OpenCall<'_>,
+        setting: &TurnSetting<'_>,
+        both: &mut Compilers<'_>,
+        OpenCall { mut call, old, new, best, turns }: OpenCall<'_>,
         stage: &str,
     ) -> Result<UpgradedCall, RaceError> {
         match turns.map(InTurns::end) {
@@ -217,28 +227,10 @@ impl Upgrade<'_> {
             let same_program = semantics(old, &in_force) == semantics(new, &in_force);
             call.cause = Some(ChangeCause::Compiler).filter(|_| same_program);
             if !same_program {
-                call.blame(self.by_compiler(runner, old, &in_force, &format!("{stage} compiler"))?);
+                call.blame(by_compiler(setting, both, (old, &in_force), &format!("{stage} compiler"))?);
             }
         }
         Ok(call)
-    }
-
-    /// How the time of the old environment's program changes with the compiler; `None` if that cannot be measured.
-    fn by_compiler(
-        &self,
-        runner: &mut Runner<'_>,
-        old: Recorded<'_>,
-        in_force: &Config,
-        stage: &str,
-    ) -> Result<Option<Change>, RaceError> {
-        let configs = Configs { in_force, baseline: None, best: None };
-        let options = &self.options.tune.race;
-        let Ok(programs) = OldAndNew::new((old, old), &configs, stage, options).map_err(RaceError::Fatal)? else {
-            return Ok(None);
-        };
-        let mut turns = InTurns::new(programs);
-        while turns.turn(runner, options, &self.question())? {}
-        Ok(turns.end().ok().and_then(|measured| measured.changes).map(|changes| changes.in_force))
     }
 
     /// The same call as the new environment recorded it.
@@ -296,6 +288,22 @@ impl Upgrade<'_> {
     }
 }
 
+/// How the time of the old environment's program changes with the compiler; `None` if that cannot be measured.
+fn by_compiler(
+    setting: &TurnSetting<'_>,
+    both: &mut Compilers<'_>,
+    (old, in_force): (Recorded<'_>, &Config),
+    stage: &str,
+) -> Result<Option<Change>, RaceError> {
+    let configs = Configs { in_force, baseline: None, best: None };
+    let Ok(programs) = OldAndNew::new((old, old), &configs, stage, setting.options).map_err(RaceError::Fatal)? else {
+        return Ok(None);
+    };
+    let mut turns = InTurns::new(format!("{}, the old program", old.invocation.call), programs);
+    take_turns(setting, both, &mut [&mut turns])?;
+    Ok(turns.end().ok().and_then(|measured| measured.changes).map(|changes| changes.in_force))
+}
+
 /// A call that is being measured.
 struct OpenCall<'a> {
     call: UpgradedCall,
@@ -305,7 +313,12 @@ struct OpenCall<'a> {
     best: Option<&'a Config>,
     /// `None` if it cannot be measured, as the call then says.
     turns: Option<InTurns>,
-    is_done: bool,
+}
+
+impl OpenCall<'_> {
+    fn is_done(&self) -> bool {
+        self.turns.as_ref().is_none_or(InTurns::is_done)
+    }
 }
 
 impl UpgradedCall {

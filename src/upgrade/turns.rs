@@ -1,12 +1,19 @@
 //! Calls that are measured in turns, a pair of processes each: the machine changes for some time, and each call meets
 //! more of its states if its pairs are spread over the run.
 
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::decision::ProcessQuestion;
+use crate::failure::{Failure, FailureKind};
+use crate::ledger::Ledger;
 use crate::race::{RaceError, RaceOptions, Runner};
+use crate::timer::events::{Events, Slice};
+use crate::timer::{OneAtATime, Timer};
 use crate::tune::PlannedInvocation;
 
+use super::blocks::Blocks;
+use super::compilers::{Compilers, NEW, OLD};
 use super::old_and_new::{Measured, NotMeasured, OldAndNew};
 
 /// Calls that are measured in turns: at most so many, and so many bytes of inputs, which all exist at the same time.
@@ -33,46 +40,167 @@ pub(super) fn groups(calls: &[PlannedInvocation]) -> Vec<&[PlannedInvocation]> {
 /// How a call's turns ended.
 pub(super) type Turns = Result<Measured, NotMeasured>;
 
+/// What all turns of a run have in common.
+pub(super) struct TurnSetting<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) cancel: &'a AtomicBool,
+    pub(super) events: &'a Events,
+    pub(super) options: &'a RaceOptions,
+    pub(super) question: &'a ProcessQuestion,
+}
+
+impl TurnSetting<'_> {
+    fn runner<'r>(&'r self, timer: &'r mut dyn Timer) -> Runner<'r> {
+        Runner::new(timer, self.ledger, self.cancel, self.events)
+    }
+}
+
 /// One call in its turns.
 pub(super) struct InTurns {
+    name: String,
     programs: OldAndNew,
+    /// Its blocks, where one process holds the device.
+    blocks: Option<Blocks>,
     /// Pairs of processes of this run, and the time that they took.
     pairs: u32,
     spent: Duration,
     last: Option<Turns>,
+    is_done: bool,
+}
+
+/// Measures one pair of processes of each call, and again of those that are open. The outputs are compared before. An
+/// error ends all of them; those that are done say so.
+pub(super) fn take_turns(
+    setting: &TurnSetting<'_>,
+    compilers: &mut Compilers<'_>,
+    calls: &mut [&mut InTurns],
+) -> Result<(), RaceError> {
+    match compilers {
+        Compilers::Together(both) => {
+            let mut runner = setting.runner(both);
+            while calls.iter().any(|call| !call.is_done) {
+                each_open(setting, calls, |call| call.turn(&mut runner, setting))?;
+            }
+            Ok(())
+        }
+        Compilers::Apart(both) => take_turns_apart(setting, both, calls),
+    }
+}
+
+/// The same where one process holds the device: each process measures the block of every call, because it takes long to
+/// start one. Blocks of the two compilers alternate as new, old, old, new, so that a drift of the machine cancels.
+fn take_turns_apart(
+    setting: &TurnSetting<'_>,
+    both: &mut OneAtATime<'_>,
+    calls: &mut [&mut InTurns],
+) -> Result<(), RaceError> {
+    let mut runner = setting.runner(both);
+    each_open(setting, calls, |call| call.begin_blocks(&mut runner, setting))?;
+    let mut order = [NEW, OLD];
+    while calls.iter().any(|call| !call.is_done) {
+        for side in order {
+            match both.alone(side) {
+                Ok(timer) => {
+                    let mut runner = setting.runner(timer);
+                    each_open(setting, calls, |call| call.measure_block(&mut runner, side))?;
+                }
+                Err(failure) => each_open(setting, calls, |_| Err(RaceError::Failed(failure.clone())))?,
+            }
+        }
+        let runner = setting.runner(both);
+        each_open(setting, calls, |call| {
+            call.pairs += 1;
+            call.look_at_blocks(&runner, setting)
+        })?;
+        order.reverse();
+    }
+    Ok(())
+}
+
+/// Does something for each open call. A failure of one ends that call.
+fn each_open(
+    setting: &TurnSetting<'_>,
+    calls: &mut [&mut InTurns],
+    mut work: impl FnMut(&mut InTurns) -> Result<(), RaceError>,
+) -> Result<(), RaceError> {
+    let of = calls.len();
+    for (index, call) in calls.iter_mut().enumerate().filter(|(_, call)| !call.is_done) {
+        let name = format!("{}, old beside new", call.name);
+        let _slice = setting.events.open(Slice::Operation { name: &name, index, of });
+        let begin = Instant::now();
+        let done = work(call);
+        call.spent += begin.elapsed();
+        match done {
+            Ok(()) => {}
+            Err(error @ (RaceError::Interrupted | RaceError::Fatal(_))) => return Err(error),
+            Err(RaceError::Failed(failure)) => call.fail(NotMeasured::Unknown(failure)),
+            Err(RaceError::Inputs(error)) => {
+                call.fail(NotMeasured::Unknown(Failure::new(FailureKind::Device, error.to_string())));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl InTurns {
-    pub(super) fn new(programs: OldAndNew) -> Self {
-        Self { programs, pairs: 0, spent: Duration::ZERO, last: None }
+    pub(super) fn new(name: String, programs: OldAndNew) -> Self {
+        let (pairs, spent) = (0, Duration::ZERO);
+        Self { name, programs, blocks: None, pairs, spent, last: None, is_done: false }
     }
 
-    /// Takes a turn: the outputs are compared in the first one. Returns whether another one is of use.
-    pub(super) fn turn(
-        &mut self,
-        runner: &mut Runner<'_>,
-        options: &RaceOptions,
-        question: &ProcessQuestion,
-    ) -> Result<bool, RaceError> {
-        let begin = Instant::now();
-        if self.last.is_none()
-            && let Err(why) = self.programs.compare_outputs(runner, options)?
-        {
-            self.last = Some(Err(why));
-            return Ok(false);
-        }
-        let measured = self.programs.add_pair(runner, options, question)?;
-        self.pairs += 1;
-        self.spent += begin.elapsed();
-        let has_time = options.budget.is_none_or(|budget| self.spent < budget);
-        let is_left = measured.is_open && has_time && self.pairs < options.most_processes(&measured.pairs);
-        self.last = Some(Ok(measured));
-        Ok(is_left)
+    /// Whether nothing is open.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done
     }
 
     /// What is known now.
     pub(super) fn end(self) -> Turns {
         self.last.unwrap_or_else(|| Err(NotMeasured::no_pair()))
+    }
+
+    fn fail(&mut self, why: NotMeasured) {
+        (self.last, self.is_done) = (Some(Err(why)), true);
+    }
+
+    /// Takes a turn: the outputs are compared in the first one.
+    fn turn(&mut self, runner: &mut Runner<'_>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
+        if self.last.is_none()
+            && let Err(why) = self.programs.compare_outputs(runner, setting.options)?
+        {
+            self.fail(why);
+            return Ok(());
+        }
+        let measured = self.programs.add_pair(runner, setting.options, setting.question)?;
+        self.pairs += 1;
+        self.take(measured, setting.options);
+        Ok(())
+    }
+
+    /// Compares the outputs, and looks at what an earlier run measured.
+    fn begin_blocks(&mut self, runner: &mut Runner<'_>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
+        if let Err(why) = self.programs.compare_outputs_apart(runner, setting.options)? {
+            self.fail(why);
+            return Ok(());
+        }
+        self.blocks = Some(self.programs.blocks(runner, setting.options)?);
+        self.look_at_blocks(runner, setting)
+    }
+
+    fn measure_block(&mut self, runner: &mut Runner<'_>, side: usize) -> Result<(), RaceError> {
+        self.blocks.as_ref().map_or(Ok(()), |blocks| blocks.measure(runner, side))
+    }
+
+    fn look_at_blocks(&mut self, runner: &Runner<'_>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
+        let Some(blocks) = &self.blocks else { return Ok(()) };
+        let measured = self.programs.look_at((blocks, runner), setting.options, setting.question)?;
+        self.take(measured, setting.options);
+        Ok(())
+    }
+
+    fn take(&mut self, measured: Measured, options: &RaceOptions) {
+        let has_time = options.budget.is_none_or(|budget| self.spent < budget);
+        self.is_done = !measured.is_open || !has_time || self.pairs >= options.most_processes(&measured.pairs);
+        self.last = Some(Ok(measured));
     }
 }
 

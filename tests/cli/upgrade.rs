@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -35,11 +36,22 @@ impl Plugins {
     }
 
     fn upgrade(&self, new: &str, more: &[&str]) -> Run {
+        ended(&mut self.command(new, more))
+    }
+
+    fn command(&self, new: &str, more: &[&str]) -> Command {
         let mut command = command(&self.place.path("cache"));
         let (old, new) = (self.place.text("old.so"), self.place.text(new));
         command.args(["upgrade", &self.place.text("registry"), "--old", &old, "--new", &new, "--format", "json"]);
         self.plugin.simulates(command.args(more));
-        ended(&mut command)
+        command
+    }
+
+    /// The same on a device that one library's processes hold alone.
+    fn upgrade_held(&self, new: &str, more: &[&str]) -> Run {
+        let held = self.place.path("held");
+        fs::create_dir_all(&held).unwrap();
+        ended(self.command(new, more).env("SIMULATED_HELD", held))
     }
 }
 
@@ -105,4 +117,44 @@ fn a_slower_lowering_is_told_from_a_slower_compiler() {
     let unknown = call(&result, "compiled@v1");
     assert_eq!((run.code, &unknown["verdict"]), (SOME_FAILED, &"undecided".into()), "{result}");
     assert!(unknown["reason"].as_str().unwrap().contains("the new environment recorded no such call"), "{unknown}");
+}
+
+#[test]
+fn compilers_that_cannot_run_beside_each_other_take_turns() {
+    let Some(plugins) = Plugins::new() else { return };
+    plugins.place.record_program("registry", "long@v1", (80_000, ADDED), "cpu");
+    plugins.place.record_program("registry", "short@v1", (60_000, MULTIPLIED), "cpu");
+    let run = plugins.upgrade_held("slower_8.so", &[]);
+    assert_eq!(run.code, REGRESSED, "{}", run.stderr);
+    assert!(run.stderr.contains("the new compiler starts only while"), "{}", run.stderr);
+    let result = run.json();
+    let (long, short) = (call(&result, "long@v1"), call(&result, "short@v1"));
+    assert_eq!((&long["verdict"], &short["verdict"]), (&"compiler-regressed".into(), &"holds".into()), "{result}");
+    let ratio = long["change"]["ratio"].as_f64().unwrap();
+    assert!((ratio - 1.5).abs() < 0.01, "{ratio}");
+    // asked for, it is the same where both may run; and without, if nothing is kept
+    let beside = plugins.upgrade("slower_8.so", &["--no-persist"]);
+    assert_eq!(call(&beside.json(), "long@v1")["verdict"], "compiler-regressed", "{}", beside.stdout);
+    let asked = plugins.upgrade("slower_8.so", &["--one-at-a-time", "--no-persist"]);
+    assert!(!asked.stderr.contains("starts only while"), "{}", asked.stderr);
+    assert_eq!(call(&asked.json(), "long@v1")["verdict"], "compiler-regressed", "{}", asked.stdout);
+}
+
+#[test]
+fn blocks_of_an_earlier_run_count_and_a_compiler_that_does_not_start_is_named() {
+    let Some(plugins) = Plugins::new() else { return };
+    plugins.place.record_program("registry", "long@v1", (80_000, ADDED), "cpu");
+    let pairs = |run: &Run| call(&run.json(), "long@v1")["change"]["processes"].as_array().unwrap().len();
+    let few = plugins.upgrade_held("same.so", &["--processes", "3"]);
+    assert_eq!((few.code, &call(&few.json(), "long@v1")["verdict"]), (0, &"undecided".into()), "{}", few.stderr);
+    assert_eq!(pairs(&few), 3);
+    let more = plugins.upgrade_held("same.so", &["--processes", "3"]);
+    assert_eq!(pairs(&more), 6, "{}", more.stdout);
+    let again = plugins.upgrade_held("same.so", &["--processes", "3", "--force"]);
+    assert_eq!(pairs(&again), 3, "{}", again.stdout);
+    // it starts neither beside the other one nor alone
+    fs::write(plugins.place.path("broken.so"), "no library").unwrap();
+    let broken = plugins.upgrade_held("broken.so", &[]);
+    assert_eq!((broken.code, broken.stdout.as_str()), (DEVICE_TROUBLE, ""), "{}", broken.stderr);
+    assert!(broken.stderr.lines().last().unwrap().contains("broken.so"), "{}", broken.stderr);
 }

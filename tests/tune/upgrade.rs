@@ -17,7 +17,7 @@ use autotune_lowered::timer::replay::ReplayTimer;
 use autotune_lowered::timer::{SideBySide, Timer};
 use autotune_lowered::tune::{TuneOptions, TuningPlan};
 use autotune_lowered::upgrade::{
-    CompilerSide, RecordedCalls, Shift, Upgrade, UpgradeOptions, UpgradeVerdict, UpgradedCall, upgrade,
+    CompilerSide, Compilers, RecordedCalls, Shift, Upgrade, UpgradeOptions, UpgradeVerdict, UpgradedCall, upgrade,
 };
 
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -106,7 +106,7 @@ impl Place {
         let [old, new] = [old, new].map(Compiler::timer);
         let side = |device: &DeviceFingerprint, name: &str| CompilerSide::new(name, device.clone());
         let sides = (side(&old.info().device, "old"), side(&new.info().device, "new"));
-        let mut both = SideBySide::new(Box::new(new), vec![Box::new(old)]).unwrap();
+        let mut both = Compilers::Together(SideBySide::new(Box::new(new), vec![Box::new(old)]).unwrap());
         let mut told = Vec::new();
         let result = upgrade(&job, &mut both, sides, &mut |call| told.push(call.clone())).unwrap();
         assert_eq!(told, result.calls);

@@ -10,13 +10,18 @@
  * becomes `takes_4…`; where this library's file name holds `slower_8`, `takes_8…` takes half as long
  * again, and with `slower_86` `takes_6…` too).
  * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
+ * SIMULATED_HELD: a folder. Processes of one library hold the device, and those of another one are refused meanwhile.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <time.h>
 
 enum { MAX_LAUNCHES = 100000, PROFILER = 1, TABLE_WORDS = 512 };
@@ -396,6 +401,28 @@ static struct {
   int64_t traceme_context_id;
 } extension;
 
+/* takes the device for this library's processes; whether another library's hold it */
+static int is_held_by_another(const char *folder) {
+  Dl_info own;
+  const char *name = dladdr((void *)is_held_by_another, &own) ? strrchr(own.dli_fname, '/') + 1 : "?";
+  DIR *all = opendir(folder);
+  struct dirent *one;
+  char path[PATH_MAX];
+  int is_held = 0;
+  while (all && (one = readdir(all))) {
+    if (one->d_name[0] == '.' || strcmp(one->d_name, name) == 0) continue;
+    snprintf(path, sizeof path, "%s/%s", folder, one->d_name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) is_held = 1;
+    if (file >= 0) close(file);
+  }
+  if (all) closedir(all);
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  /* stays open until the process ends */
+  int file = is_held ? -1 : open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  return is_held || file < 0 || flock(file, LOCK_SH) != 0;
+}
+
 const void *GetPjrtApi(void) {
   static void *table[TABLE_WORDS];
   const char *base = getenv("SIMULATED_PROFILER_BASE");
@@ -403,6 +430,10 @@ const void *GetPjrtApi(void) {
   void *symbol = library ? dlsym(library, "GetPjrtApi") : NULL;
   if (symbol == NULL) {
     fprintf(stderr, "SIMULATED_PROFILER_BASE names no plugin\n");
+    return NULL;
+  }
+  if (getenv("SIMULATED_HELD") && is_held_by_another(getenv("SIMULATED_HELD"))) {
+    fprintf(stderr, "the device is held by another process\n");
     return NULL;
   }
   void *const *real = ((void *const *(*)(void))symbol)();

@@ -48,7 +48,7 @@ pub use judge::{CandidateVerdict, JudgedOutcome, Judgement, judge};
 pub use look::{Looks, RatioLook, first_looks};
 pub use noise::RoundNoise;
 pub use paired::{Round, log_ratios, paired_ratios};
-pub use process_ratio::{ProcessRatio, process_ratios, quotients};
+pub use process_ratio::{ProcessRatio, ProcessTime, process_ratios, process_times, quotients};
 pub use process_spread::ProcessSpread;
 pub use processes::{ProcessOutcome, ProcessQuestion, ProcessVerdict};
 pub use race::{DropReason, Dropped, RaceState, Settled, counted_rounds, is_look, race};

@@ -46,6 +46,18 @@ impl ProcessRatio {
         Self { ratio: 1.0 / self.ratio, ..self }
     }
 
+    /// The same times this ratio, which another process told.
+    #[must_use]
+    pub fn times(self, other: &Self) -> Self {
+        Self {
+            ratio: self.ratio * other.ratio,
+            error: self.error.hypot(other.error),
+            rounds: self.rounds.min(other.rounds),
+            is_contended: self.is_contended || other.is_contended,
+            ..self
+        }
+    }
+
     /// The same of another process, with its ratio.
     #[must_use]
     pub(super) fn with_ratio(self, epoch: u32, ratio: f64) -> Self {
@@ -57,10 +69,59 @@ impl ProcessRatio {
     }
 }
 
+/// What one process says about a candidate's own time, for programs that no process runs side by side.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct ProcessTime {
+    /// The process, numbered over all that measured the job.
+    pub epoch: u32,
+    /// Logarithm of the median time, of nanoseconds.
+    pub log_ns: f64,
+    /// Standard error of that.
+    pub error: f64,
+    /// Rounds that count.
+    pub rounds: usize,
+    /// Whether other processes used the cores meanwhile.
+    pub is_contended: bool,
+}
+
+impl ProcessTime {
+    /// This time over another process's, as what this process says.
+    pub fn over(&self, other: &Self) -> ProcessRatio {
+        ProcessRatio {
+            epoch: self.epoch,
+            ratio: (self.log_ns - other.log_ns).exp(),
+            error: self.error.hypot(other.error),
+            rounds: self.rounds.min(other.rounds),
+            is_contended: self.is_contended || other.is_contended,
+        }
+    }
+}
+
+/// The time of a candidate in each process that measured it often enough, in the processes' order.
+pub fn process_times(rounds: &[Round], candidate: usize) -> Vec<ProcessTime> {
+    let time = |rounds: &[Round]| {
+        let logs: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(candidate)).map(f64::ln).collect();
+        let told = told_by(&logs, rounds)?;
+        Some(ProcessTime {
+            epoch: told.epoch,
+            log_ns: told.ratio.ln(),
+            error: told.error,
+            rounds: told.rounds,
+            is_contended: told.is_contended,
+        })
+    };
+    rounds.chunk_by(is_same_process).filter_map(time).collect()
+}
+
 /// The ratio of a candidate in each process that measured it beside the baseline often enough, in the processes' order.
 pub fn process_ratios(rounds: &[Round], candidate: usize, baseline: usize) -> Vec<ProcessRatio> {
-    let same = |one: &Round, other: &Round| one.epoch == other.epoch;
-    rounds.chunk_by(same).filter_map(|rounds| process_ratio(rounds, candidate, baseline)).collect()
+    let ratio = |rounds: &[Round]| told_by(&log_ratios(rounds, candidate, baseline), rounds);
+    rounds.chunk_by(is_same_process).filter_map(ratio).collect()
+}
+
+fn is_same_process(one: &Round, other: &Round) -> bool {
+    one.epoch == other.epoch
 }
 
 /// What each process says about one candidate beside another, if it measured both beside the same baseline. The
@@ -73,17 +134,40 @@ pub fn quotients(of: &[ProcessRatio], to: &[ProcessRatio]) -> Vec<ProcessRatio> 
     of.iter().filter_map(quotient).collect()
 }
 
-fn process_ratio(rounds: &[Round], candidate: usize, baseline: usize) -> Option<ProcessRatio> {
-    let differences = log_ratios(rounds, candidate, baseline);
-    if differences.len() < LEAST_ROUNDS {
+/// What logarithms of one process's rounds say, if they are enough.
+fn told_by(logs: &[f64], rounds: &[Round]) -> Option<ProcessRatio> {
+    if logs.len() < LEAST_ROUNDS {
         return None;
     }
     let contended = rounds.iter().filter(|round| round.is_contended).count();
     Some(ProcessRatio {
         epoch: rounds.first()?.epoch,
-        ratio: median(&differences)?.exp(),
-        error: RoundNoise::of_one(&differences).deviation() * OF_MEDIAN / (differences.len() as f64).sqrt(),
-        rounds: differences.len(),
+        ratio: median(logs)?.exp(),
+        error: RoundNoise::of_one(logs).deviation() * OF_MEDIAN / (logs.len() as f64).sqrt(),
+        rounds: logs.len(),
         is_contended: 2 * contended > rounds.len(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_two_processes_make_a_ratio_that_is_as_uncertain_as_both() {
+        let round = |epoch, ns: f64| Round::new(epoch, vec![Some(ns)]);
+        // two processes of at least three rounds; the last one is too short
+        let slow: Vec<Round> = [(0, 20.0), (0, 20.0), (0, 20.0), (1, 21.0), (1, 21.0), (1, 21.0), (2, 99.0)]
+            .map(|(epoch, ns)| round(epoch, ns))
+            .to_vec();
+        let slow = process_times(&slow, 0);
+        assert_eq!(slow.iter().map(|time| time.epoch).collect::<Vec<_>>(), [0, 1]);
+        let noisy: Vec<Round> = [10.0, 10.2, 10.0, 9.8].map(|ns| round(7, ns)).to_vec();
+        let noisy = process_times(&noisy, 0);
+        let ratio = slow[0].over(&noisy[0]);
+        assert!((ratio.ratio - 2.0).abs() < 0.01, "{ratio:?}");
+        assert_eq!((ratio.epoch, ratio.rounds, slow[0].error), (0, 3, 0.0));
+        assert_eq!(ratio.error, noisy[0].error);
+        assert!(process_times(&[], 0).is_empty());
+    }
 }

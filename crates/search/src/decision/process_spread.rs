@@ -34,6 +34,12 @@ impl ProcessSpread {
     /// What is assumed if a device's own clock times programs there: what the host does is not in it.
     pub const DEVICE_CLOCK: Self = Self { deviation: 0.005, degrees: 6.0 };
 
+    /// The same for two processes that run one after the other: each meets the machine at another time.
+    #[must_use]
+    pub fn one_after_the_other(self) -> Self {
+        Self { deviation: 2.0 * self.deviation, degrees: self.degrees.min(4.0) }
+    }
+
     /// A spread that this many degrees of freedom tell.
     pub fn new(deviation: f64, degrees: f64) -> Self {
         Self { deviation, degrees }

@@ -16,6 +16,9 @@ use crate::io_hint::scratch_hint;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OtherClock {
+    /// There is no timer.
+    #[error("no timer is named")]
+    None,
     /// Their devices differ.
     #[error("`{other}` runs on {other_device}, `{first}` on {first_device}: times of two devices cannot be compared")]
     Device {
@@ -63,22 +66,9 @@ impl SideBySide {
     /// # Errors
     /// If their devices, clocks or metrics differ.
     pub fn new(first: Box<dyn Timer>, others: Vec<Box<dyn Timer>>) -> Result<Self, OtherClock> {
-        let own = first.info();
-        for other in others.iter().map(|other| other.info()) {
-            let (name, other_name) = (own.name.clone(), other.name.clone());
-            let (device, other_device) = (&own.device.identity, &other.device.identity);
-            if device != other_device {
-                let (first_device, other_device) = (device.to_string(), other_device.to_string());
-                return Err(OtherClock::Device { first: name, first_device, other: other_name, other_device });
-            }
-            let clock = |info: &TimerInfo| format!("{} ({})", info.source, info.metric);
-            let (first_clock, other_clock) = (clock(own), clock(other));
-            if first_clock != other_clock || own.can.measure_rounds != other.can.measure_rounds {
-                return Err(OtherClock::Differs { first: name, first_clock, other: other_name, other_clock });
-            }
-        }
-        let all: Vec<&TimerInfo> = std::iter::once(own).chain(others.iter().map(|other| other.info())).collect();
-        let info = info_of_all(own, &all);
+        let all: Vec<&TimerInfo> =
+            std::iter::once(first.info()).chain(others.iter().map(|other| other.info())).collect();
+        let info = combined(&all)?;
         Ok(Self { first, others, owners: Vec::new(), info })
     }
 
@@ -124,7 +114,26 @@ impl SideBySide {
     }
 }
 
-/// Several timers as one: on the first one's device, as slow as the slowest clock.
+/// Several timers as one, if their times can be compared.
+pub(super) fn combined(all: &[&TimerInfo]) -> Result<TimerInfo, OtherClock> {
+    let Some((own, others)) = all.split_first() else { return Err(OtherClock::None) };
+    for other in others {
+        let (name, other_name) = (own.name.clone(), other.name.clone());
+        let (device, other_device) = (&own.device.identity, &other.device.identity);
+        if device != other_device {
+            let (first_device, other_device) = (device.to_string(), other_device.to_string());
+            return Err(OtherClock::Device { first: name, first_device, other: other_name, other_device });
+        }
+        let clock = |info: &TimerInfo| format!("{} ({})", info.source, info.metric);
+        let (first_clock, other_clock) = (clock(own), clock(other));
+        if first_clock != other_clock || own.can.measure_rounds != other.can.measure_rounds {
+            return Err(OtherClock::Differs { first: name, first_clock, other: other_name, other_clock });
+        }
+    }
+    Ok(info_of_all(own, all))
+}
+
+/// On the first one's device, as slow as the slowest clock.
 fn info_of_all(first: &TimerInfo, all: &[&TimerInfo]) -> TimerInfo {
     let own = &first.device.environment;
     // the compiler names each timer with its environment, since the device only has the first one's
@@ -162,8 +171,19 @@ fn info_of_all(first: &TimerInfo, all: &[&TimerInfo]) -> TimerInfo {
         .can(can)
 }
 
+/// A job for one of several timers: the files of their workers are separate.
+pub(super) fn separate(job: &Job, timer: usize) -> Result<Job, Failure> {
+    let scratch = job.scratch.join(format!("timer-{timer}"));
+    std::fs::create_dir_all(&scratch).map_err(|error| {
+        let io_hint = scratch_hint(&error);
+        let message = format!("`{}`: cannot be made: {error}{io_hint}", scratch.display());
+        Failure::new(FailureKind::Device, message)
+    })?;
+    Ok(Job { scratch, ..job.clone() })
+}
+
 /// Consecutive launches of one timer.
-fn stretches(launches: &[CandidateRuns], owner: impl Fn(usize) -> usize) -> Vec<(usize, Vec<CandidateRuns>)> {
+pub(super) fn stretches(launches: &[CandidateRuns], owner: impl Fn(usize) -> usize) -> Vec<(usize, Vec<CandidateRuns>)> {
     let mut found: Vec<(usize, Vec<CandidateRuns>)> = Vec::new();
     for &of in launches {
         match found.last_mut() {
@@ -186,14 +206,7 @@ impl Timer for SideBySide {
     fn begin(&mut self, job: &Job) -> Result<(), Failure> {
         self.owners = job.candidates.iter().map(|candidate| candidate.timer).collect();
         for (index, timer) in self.all_mut().enumerate() {
-            // separates the files of the workers
-            let scratch = job.scratch.join(format!("timer-{index}"));
-            std::fs::create_dir_all(&scratch).map_err(|error| {
-                let io_hint = scratch_hint(&error);
-                let message = format!("`{}`: cannot be made: {error}{io_hint}", scratch.display());
-                Failure::new(FailureKind::Device, message)
-            })?;
-            timer.begin(&Job { scratch, ..job.clone() })?;
+            timer.begin(&separate(job, index)?)?;
         }
         self.look_again();
         Ok(())

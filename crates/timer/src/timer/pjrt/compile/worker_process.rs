@@ -183,7 +183,7 @@ impl Compiler for CompileWorker {
                 let (compile_ns, refused) = (nanoseconds(begin.elapsed()), Some(failure.message.clone()));
                 let note = CompileNote { compile_ns, refused, of: of.clone(), ..CompileNote::default() };
                 if let Err(error) = self.store.refuse(&key, note) {
-                    tracing::warn!("the refusal of candidate {candidate} was not kept: {error}");
+                    self.store.say_not_kept(&key, &format!("the refusal of candidate {candidate}"), &error);
                 }
             }
         })?;
@@ -201,7 +201,7 @@ impl Compiler for CompileWorker {
             Ok(kept) => (kept, Some((note, bytes))),
             Err(error) => {
                 // a full or missing folder costs the next run a compilation, and this run nothing
-                tracing::warn!("the executable of candidate {candidate} was not kept: {error}");
+                self.store.say_not_kept(&key, &format!("the executable of candidate {candidate}"), &error);
                 folder.leave();
                 (StoredExecutable { executable: ExecutableRef { path, offset: 0, digest: None }, signature }, None)
             }

@@ -29,8 +29,15 @@ pub(crate) struct ExecutableStore {
     folder: PathBuf,
     _user: Option<Arc<StoreUser>>,
     signer: Option<Arc<Signer>>,
-    /// Files that were said to be damaged.
-    said: Arc<Mutex<BTreeSet<PathBuf>>>,
+    /// Files that were said not to be used, or not to be kept.
+    said: Arc<Mutex<BTreeSet<(PathBuf, Trouble)>>>,
+}
+
+/// What is said of a file once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Trouble {
+    NotUsed,
+    NotKept,
 }
 
 impl ExecutableStore {
@@ -103,10 +110,21 @@ impl ExecutableStore {
 
     /// Says why a file is not used, if it was not said before.
     fn say_once(&self, path: &Path, why: &str) {
-        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned()) {
+        if self.is_new(path, Trouble::NotUsed) {
             let path = printable(&path.display().to_string());
             tracing::warn!("`{path}` is not used, and its program is compiled again: {why}");
         }
+    }
+
+    /// Says why something was not kept, if it was not said before: each fresh process compiles the program again.
+    pub(crate) fn say_not_kept(&self, key: &ExecutableKey, what: &str, error: &io::Error) {
+        if self.is_new(&self.path(key), Trouble::NotKept) {
+            tracing::warn!("{what} was not kept: {error}");
+        }
+    }
+
+    fn is_new(&self, path: &Path, trouble: Trouble) -> bool {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).insert((path.to_owned(), trouble))
     }
 
     /// The file of a key, if it is there and intact. Anything else in its place is said once.
