@@ -66,6 +66,11 @@ MAX_FLUSH_BYTES = 1 << 30
 DEVICE_FLUSH_BYTES = 256 << 20
 
 
+# what XLA says of a program that another version wrote
+UNREADABLE = ("Failed to parse", "Failed to deserialize", "in bytecode version", "Unsupported Mosaic version")
+NOT_READ = "the compiler cannot read the program, because another version wrote it or it is damaged (%s)"
+
+
 class Failed(Exception):
     """A failure, with its kind in the protocol."""
 
@@ -567,6 +572,8 @@ class Worker:
         except Exception as error:
             if lacking := lacks_of_cuda(error, self.device):
                 raise Failed("device", lacking) from error
+            if any(words in str(error) for words in UNREADABLE):
+                raise Failed("unreadable", NOT_READ % error) from error
             kind = "custom-call" if "custom call" in str(error) else "compile"
             raise Failed(kind, str(error)) from error
         compile_ns = 0 if restored else time.perf_counter_ns() - start
@@ -645,10 +652,13 @@ class Worker:
         from jaxlib.mlir.dialects import stablehlo
 
         with jax_mlir.make_ir_context() as context:
-            if form == "stablehlo-portable":
-                parsed = stablehlo.deserialize_portable_artifact(context, module)
-            else:
-                parsed = ir.Module.parse(module.decode())
+            try:
+                if form == "stablehlo-portable":
+                    parsed = stablehlo.deserialize_portable_artifact(context, module)
+                else:
+                    parsed = ir.Module.parse(module.decode())
+            except Exception as error:
+                raise Failed("unreadable", NOT_READ % error) from error
             parsed.operation.attributes["sym_name"] = ir.StringAttr.get(MODULE_NAME % candidate)
             if self.device.platform == "cpu" and b"custom_call" in module:
                 prepare_lapack()

@@ -13,8 +13,8 @@ use crate::registry::Invocation;
 use crate::report::bisect_line;
 use crate::upgrade::{BisectOutcome, BisectResult, BisectedCall, Bisection};
 
-use super::compiler_change::{ChangeArgs, ChangeRun, NamedCompiler};
-use super::compiler_side::SideArgs;
+use super::compiler_change::{ChangeArgs, ChangeRun};
+use super::compiler_side::{NamedCompiler, SideArgs};
 use super::exit;
 use super::fault::Fault;
 use super::options::FormatArg;
@@ -41,7 +41,7 @@ pub(super) struct BisectArgs {
 /// Compares as few compilers as necessary with the first one, and prints which one changed each call.
 pub(super) fn run(args: &BisectArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let listed = Listed::read(&args.list, &args.change.side)?;
-    let change = match ChangeRun::new(&args.change, bars)? {
+    let change = match ChangeRun::new(&args.change, &listed.first, bars)? {
         Ok(change) => change,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
@@ -93,8 +93,7 @@ impl Listed {
             let place = folder_of(path).join(name);
             let named = format!("line {number} of `{}`, `{name}`,", path.display());
             // the command line is right, and the file is not
-            let timer = side.timer(&named, &place).map_err(|fault| Fault::input(fault.message))?;
-            Ok(NamedCompiler { name: (*name).to_owned(), timer })
+            side.compiler(&named, (*name).to_owned(), &place).map_err(|fault| Fault::input(fault.message))
         };
         let mut compilers = named.iter().map(compiler).collect::<Result<Vec<_>, Fault>>()?.into_iter();
         match (compilers.next(), compilers.as_slice()) {

@@ -1,5 +1,7 @@
 //! A change of the compiler, measured: what `upgrade` and `bisect` share.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,22 +18,25 @@ use crate::ledger::Ledger;
 use crate::race::RaceOptions;
 use crate::registry::{Invocation, Registry};
 use crate::scratch::Scratch;
-use crate::timer::events::Events;
 use crate::selftest::KnownNoise;
+use crate::timer::events::Events;
 use crate::timer::{OneAtATime, SideBySide, StartTimer, Timer};
 use crate::tune::{Stopped, TuneError, TuneOptions, TuningPlan, whole_registry};
-use crate::upgrade::{CompilerSide, Compilers, RecordedCalls, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade};
+use crate::upgrade::{
+    CompilerSide, Compilers, RecordedCalls, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade,
+};
 
-use super::compiler_side::SideArgs;
+use super::compiler_side::{NamedCompiler, SideArgs};
 use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
 use super::fault::Fault;
 use super::options::{CacheArgs, part, probability, time};
-use super::plan::{PlanArgs, PlanSource, no_such_call};
+use super::plan::{PlanArgs, PlanSource, no_such_call, subject_of_page};
 use super::progress::Progress;
+use super::recorded_anew::record;
 use super::say::say;
 use super::scan::NoLabels;
-use super::timers::{Executables, TimerArgs, scratch, start_again, start_timer};
+use super::timers::{Executables, scratch, start_again, start_timer};
 use super::tolerance_args::ToleranceArgs;
 use super::{cache, exit, registry, selftest};
 
@@ -42,8 +47,13 @@ const FOLDER: &str = "upgrades-v1";
 #[derive(Debug, Args)]
 pub(super) struct ChangeArgs {
     /// The lowered module, as for tuning; or a registry, all of whose calls count
-    #[arg(value_name = "MODULE|REGISTRY")]
-    pub subject: PathBuf,
+    #[arg(value_name = "MODULE|REGISTRY", required_unless_present = "record")]
+    pub subject: Option<PathBuf>,
+    /// In place of a registry, record the calls anew in each environment, by running this there: the words after `python
+    /// -m autotune_lowered record`, such as `"train.py --steps 3"`. A change of JAX's lowering is then told from one of
+    /// the compiler
+    #[arg(long, value_name = "SCRIPT")]
+    pub record: Option<String>,
     #[command(flatten)]
     pub plan: PlanArgs,
     #[command(flatten)]
@@ -75,10 +85,14 @@ pub(super) struct ChangeArgs {
     pub no_persist: bool,
 }
 
-/// A compiler as the user named it, and its timer.
-pub(super) struct NamedCompiler {
-    pub(super) name: String,
-    pub(super) timer: TimerArgs,
+impl ChangeArgs {
+    /// What a page says that it is about.
+    pub(super) fn subject_of_page(&self) -> Cow<'_, str> {
+        match &self.subject {
+            Some(subject) => subject_of_page(subject),
+            None => self.record.as_deref().unwrap_or_default().into(),
+        }
+    }
 }
 
 /// What every measurement of a change needs.
@@ -89,18 +103,25 @@ pub(super) struct ChangeRun<'a> {
     in_force: Ledger,
     cancel: Arc<AtomicBool>,
     scratch: Scratch,
+    /// How often the calls were recorded in other environments.
+    recordings: Cell<usize>,
 }
 
 impl<'a> ChangeRun<'a> {
-    /// Reads the module and opens the cache, in which nothing that is in force is written. The inner error is a module
-    /// without labels.
-    pub(super) fn new(args: &'a ChangeArgs, bars: &'a MultiProgress) -> Result<Result<Self, Scan>, Fault> {
-        let subject = match Subject::read(args)? {
+    /// Reads the module, or records in the first compiler's environment, and opens the cache, in which nothing that is
+    /// in force is written. The inner error is a module without labels.
+    pub(super) fn new(
+        args: &'a ChangeArgs,
+        first: &NamedCompiler,
+        bars: &'a MultiProgress,
+    ) -> Result<Result<Self, Scan>, Fault> {
+        let (in_force, scratch) = (cache::open_for_reading(&args.cache)?, scratch()?);
+        let recorded = args.record.as_deref().map(|words| record(first, words, &scratch.path().join("recorded")));
+        let subject = match Subject::read(args, recorded.transpose()?)? {
             Ok(subject) => subject,
             Err(scan) => return Ok(Err(scan)),
         };
-        let in_force = cache::open_for_reading(&args.cache)?;
-        Ok(Ok(Self { args, bars, subject, in_force, cancel: cancel_flag()?, scratch: scratch()? }))
+        Ok(Ok(Self { args, bars, subject, in_force, cancel: cancel_flag()?, scratch, recordings: Cell::new(0) }))
     }
 
     /// Starts both compilers and measures the wanted calls under them, the new one's with its own programs if there are
@@ -111,6 +132,8 @@ impl<'a> ChangeRun<'a> {
         renewed: Option<&Registry>,
         is_wanted: &dyn Fn(&Invocation) -> bool,
     ) -> Result<(UpgradeResult, Option<TuneError>), Fault> {
+        let recorded = self.args.record.as_deref().map(|words| self.record_in(new, words)).transpose()?;
+        let renewed = renewed.or(recorded.as_ref());
         let Started { compilers: mut both, sides, device, noise } = self.start([old, new])?;
         let ledger = ledger(self.args, &self.scratch, &sides)?;
         let mut plan = self.subject.plan(&device, self.args)?;
@@ -135,6 +158,11 @@ impl<'a> ChangeRun<'a> {
         Ok(Stopped::split(upgrade(&job, &mut both, sides, &mut on_call)))
     }
 
+    fn record_in(&self, compiler: &NamedCompiler, words: &str) -> Result<Registry, Fault> {
+        let number = self.recordings.replace(self.recordings.get() + 1);
+        record(compiler, words, &self.scratch.path().join(format!("recorded-{number}")))
+    }
+
     /// Starts both compilers' timers: beside each other, or one after the other where the device has one process at a
     /// time.
     fn start<'t>(&'t self, [old, new]: [&'t NamedCompiler; 2]) -> Result<Started<'t>, Fault> {
@@ -150,7 +178,7 @@ impl<'a> ChangeRun<'a> {
                 noise = wider(self.noise(&*of_new), &noise);
                 let (sides, device) = ((old_side, side(new, &*of_new)), of_new.info().device.identity.clone());
                 let both = SideBySide::new(of_new, vec![of_old]).map_err(Fault::device)?;
-                return Ok(Started { compilers: Compilers::Together(both), sides, device, noise });
+                return Ok(Started { compilers: Compilers::Together(Box::new(both)), sides, device, noise });
             }
             Some(Err(fault)) if fault.code != exit::DEVICE_TROUBLE => return Err(fault),
             Some(Err(fault)) => Some(fault),
@@ -161,7 +189,9 @@ impl<'a> ChangeRun<'a> {
         drop(of_old);
         let of_new = match (self.start_first(new), refused) {
             (Ok(of_new), Some(_)) => {
-                self.bars.suspend(|| say("the new compiler starts only while the old one's process does not run: they take turns"));
+                self.bars.suspend(|| {
+                    say("the new compiler starts only while the old one's process does not run: they take turns")
+                });
                 of_new
             }
             (of_new, None) => of_new?,
@@ -173,7 +203,7 @@ impl<'a> ChangeRun<'a> {
         let sides = (old_side, side(new, &*of_new));
         drop(of_new);
         let both = OneAtATime::new(vec![(new_info, self.starter(new)), (old_info, self.starter(old))]);
-        Ok(Started { compilers: Compilers::Apart(both.map_err(Fault::device)?), sides, device, noise })
+        Ok(Started { compilers: Compilers::Apart(Box::new(both.map_err(Fault::device)?)), sides, device, noise })
     }
 
     /// Starts a timer for the first time: it says what it is.
@@ -223,11 +253,24 @@ enum Subject {
 }
 
 impl Subject {
-    fn read(args: &ChangeArgs) -> Result<Result<Self, Scan>, Fault> {
-        if args.subject.join("registry.json").is_file() {
-            return Ok(Ok(Self::Registry(registry::open(&args.subject)?)));
+    /// What is named, with the calls that were recorded anew, if they were.
+    fn read(args: &ChangeArgs, recorded: Option<Registry>) -> Result<Result<Self, Scan>, Fault> {
+        let is_registry = |subject: &&PathBuf| subject.join("registry.json").is_file();
+        match (&args.subject, recorded) {
+            (Some(subject), Some(_)) if is_registry(&subject) => {
+                let message =
+                    format!("`--record` records the calls: leave out `{}`, or name a module", subject.display());
+                Err(Fault::new(exit::USAGE, message))
+            }
+            (Some(module), Some(recorded)) => {
+                let read = args.plan.read_with(module, NoLabels::Explained, || Ok(recorded))?;
+                Ok(read.map(Self::Module))
+            }
+            (None, Some(recorded)) => Ok(Ok(Self::Registry(recorded))),
+            (Some(subject), None) if is_registry(&subject) => Ok(Ok(Self::Registry(registry::open(subject)?))),
+            (Some(module), None) => Ok(args.plan.read(module, NoLabels::Explained)?.map(Self::Module)),
+            (None, None) => Err(Fault::new(exit::USAGE, "name a module or a registry, or `--record`")),
         }
-        Ok(args.plan.read(&args.subject, NoLabels::Explained)?.map(Self::Module))
     }
 
     fn registry(&self) -> &Registry {

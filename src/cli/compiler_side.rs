@@ -11,6 +11,15 @@ use super::fault::Fault;
 use super::options::{LimitArgs, PluginArgs, cache_state, metric};
 use super::timers::TimerArgs;
 
+/// A compiler as the user named it.
+pub(super) struct NamedCompiler {
+    pub(super) name: String,
+    /// The Python of its environment, unless it is a plugin.
+    pub(super) python: Option<PathBuf>,
+    /// Times its programs.
+    pub(super) timer: TimerArgs,
+}
+
 /// How a compiler's programs are timed.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SideArgs {
@@ -29,19 +38,19 @@ pub(super) struct SideArgs {
 }
 
 impl SideArgs {
-    /// The timer of the compiler at a place: a folder with `bin/python`, a Python, or a shared library. An error begins
+    /// The compiler at a place: a folder with `bin/python`, a Python, or a shared library. An error begins
     /// with how the place was `named`.
-    pub(super) fn timer(&self, named: &str, place: &Path) -> Result<TimerArgs, Fault> {
-        let (timer, plugin) = match kind(place) {
-            Some(Kind::Python(python)) => (format!("jax:{}", python.display()), None),
-            Some(Kind::Plugin) => ("pjrt".to_owned(), Some(place.to_owned())),
+    pub(super) fn compiler(&self, named: &str, name: String, place: &Path) -> Result<NamedCompiler, Fault> {
+        let (timer, plugin, python) = match kind(place) {
+            Some(Kind::Python(python)) => (format!("jax:{}", python.display()), None, Some(python)),
+            Some(Kind::Plugin) => ("pjrt".to_owned(), Some(place.to_owned()), None),
             None => {
                 let message =
                     format!("{named} is neither a folder with `bin/python`, nor a Python, nor a plugin (`….so`)");
                 return Err(Fault::new(exit::USAGE, message));
             }
         };
-        Ok(TimerArgs {
+        let timer = TimerArgs {
             timer,
             metric: self.metric.clone(),
             needs_profiles: false,
@@ -49,7 +58,8 @@ impl SideArgs {
             launch: None,
             plugin: PluginArgs { plugin, device: self.device, client_options: Vec::new() },
             limits: self.limits.clone(),
-        })
+        };
+        Ok(NamedCompiler { name, python, timer })
     }
 }
 

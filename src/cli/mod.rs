@@ -45,6 +45,7 @@ mod programs;
 mod progress;
 mod prove;
 mod prune;
+mod recorded_anew;
 mod recorder;
 mod reference;
 mod registry;

@@ -50,13 +50,23 @@ pub(super) struct PlanSource {
 impl PlanArgs {
     /// Reads the module; a module without labels needs no registry.
     pub(super) fn read(&self, module: &Path, no_labels: NoLabels) -> Result<Result<PlanSource, Scan>, Fault> {
+        let registry = || registry::open(&registry::folder_for(module, self.registry.as_deref())?);
+        self.read_with(module, no_labels, registry)
+    }
+
+    /// The same with another registry.
+    pub(super) fn read_with(
+        &self,
+        module: &Path,
+        no_labels: NoLabels,
+        registry: impl FnOnce() -> Result<Registry, Fault>,
+    ) -> Result<Result<PlanSource, Scan>, Fault> {
         let options = ScanOptions::default().user_labels(user_labels(&self.labels)?);
         let scan = scan_whole(module, &options, no_labels)?;
         if scan.labels.is_empty() {
             return Ok(Err(scan));
         }
-        let registry = registry::open(&registry::folder_for(module, self.registry.as_deref())?)?;
-        Ok(Ok(PlanSource { scan, registry, labels: options.user_labels }))
+        Ok(Ok(PlanSource { scan, registry: registry()?, labels: options.user_labels }))
     }
 
     /// The library's form of it.

@@ -9,11 +9,11 @@ use indicatif::MultiProgress;
 use crate::report::{UpgradeReport, upgrade_lines, write_upgrade_html};
 use crate::upgrade::{UpgradeResult, UpgradedCall, write_junit};
 
-use super::compiler_change::{ChangeArgs, ChangeRun, NamedCompiler};
+use super::compiler_change::{ChangeArgs, ChangeRun};
+use super::compiler_side::NamedCompiler;
 use super::fault::Fault;
 use super::options::FormatArg;
 use super::output_file::OutputFile;
-use super::plan::subject_of_page;
 use super::say::say;
 use super::scan::nothing_matched;
 use super::{exit, registry};
@@ -28,7 +28,7 @@ pub(super) struct UpgradeArgs {
     pub new: PathBuf,
     /// The same calls as the new environment records them [default: the old programs]: a change of JAX's lowering is
     /// then told from one of the compiler
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "record")]
     pub new_registry: Option<PathBuf>,
     #[command(flatten)]
     pub change: ChangeArgs,
@@ -45,8 +45,7 @@ pub(super) struct UpgradeArgs {
 impl UpgradeArgs {
     fn side(&self, flag: &str, place: &Path) -> Result<NamedCompiler, Fault> {
         let name = place.display().to_string();
-        let timer = self.change.side.timer(&format!("`{flag} {name}`"), place)?;
-        Ok(NamedCompiler { name, timer })
+        self.change.side.compiler(&format!("`{flag} {name}`"), name, place)
     }
 }
 
@@ -55,7 +54,7 @@ pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write)
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
     let report = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let [old, new] = [args.side("--old", &args.old)?, args.side("--new", &args.new)?];
-    let change = match ChangeRun::new(&args.change, bars)? {
+    let change = match ChangeRun::new(&args.change, &old, bars)? {
         Ok(change) => change,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
@@ -67,7 +66,7 @@ pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write)
         junit.write(|out| write_junit(out, &result))?;
     }
     if let Some(report) = report {
-        let page = UpgradeReport { subject: &subject_of_page(&args.change.subject), result: &result };
+        let page = UpgradeReport { subject: &args.change.subject_of_page(), result: &result };
         report.write(|out| write_upgrade_html(out, &page))?;
     }
     if let Some(error) = stopped_by {

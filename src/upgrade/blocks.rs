@@ -8,6 +8,15 @@ use crate::timer::Timer;
 
 use super::compilers::{NEW, OLD};
 
+/// What pairs of processes say, one for each block.
+pub(super) struct KnownBlocks {
+    /// Of each candidate but the first, beside that one.
+    pub(super) ratios: Vec<Vec<ProcessRatio>>,
+    /// Median times of the first config, nanoseconds.
+    pub(super) new_ns: Option<f64>,
+    pub(super) old_ns: Option<f64>,
+}
+
 /// Both blocks.
 pub(super) struct Blocks([BlockRace; 2]);
 
@@ -36,12 +45,11 @@ impl Blocks {
         block.measure(runner)
     }
 
-    /// What pairs of processes say of each candidate but the first, beside that one, and the median times of the first
-    /// config under both compilers.
-    pub(super) fn known(&self, ledger: &Ledger) -> Result<(Vec<Vec<ProcessRatio>>, [Option<f64>; 2]), LedgerError> {
+    /// What they say together.
+    pub(super) fn known(&self, ledger: &Ledger) -> Result<KnownBlocks, LedgerError> {
         let Self([new, old]) = self;
         let (new, old) = (new.known(ledger)?, old.known(ledger)?);
-        Ok((side_by_side(&new, &old), [new.first_ns, old.first_ns]))
+        Ok(KnownBlocks { ratios: side_by_side(&new, &old), new_ns: new.first_ns, old_ns: old.first_ns })
     }
 }
 

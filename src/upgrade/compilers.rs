@@ -10,9 +10,9 @@ pub(super) const OLD: usize = 1;
 /// Both compilers' timers, the new one's first.
 pub enum Compilers<'t> {
     /// Their processes live at the same time, and rounds alternate.
-    Together(SideBySide),
+    Together(Box<SideBySide>),
     /// One process holds the device: blocks alternate.
-    Apart(OneAtATime<'t>),
+    Apart(Box<OneAtATime<'t>>),
 }
 
 impl Compilers<'_> {

@@ -14,7 +14,7 @@ use crate::registry::{Invocation, Program, Registry};
 use crate::timer::Job;
 use crate::tune::{InputFolder, TuneError, materialize, only};
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, KnownBlocks};
 use super::change::{Change, Shift};
 use super::compilers::{NEW, OLD};
 
@@ -247,10 +247,10 @@ impl OldAndNew {
         options: &RaceOptions,
         question: &ProcessQuestion,
     ) -> Result<Measured, LedgerError> {
-        let (known, [new_ns, old_ns]) = blocks.known(runner.ledger)?;
-        let changes = self.changes(&known, Spreads::of_blocks(options), question);
+        let KnownBlocks { ratios, new_ns, old_ns } = blocks.known(runner.ledger)?;
+        let changes = self.changes(&ratios, Spreads::of_blocks(options), question);
         let is_open = changes.as_ref().is_none_or(Changes::is_open);
-        Ok(Measured { old_ns, new_ns, is_open, pairs: known.concat(), changes })
+        Ok(Measured { old_ns, new_ns, is_open, pairs: ratios.concat(), changes })
     }
 
     /// What pairs of processes say, by candidate but the first; `None` if there are none.

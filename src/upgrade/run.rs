@@ -26,7 +26,7 @@ use super::result::{
     UpgradedCall,
 };
 use super::turns::{InTurns, TurnSetting, groups, take_turns};
-use super::verdict::{judge, reason};
+use super::verdict::{cause, judge, reason};
 
 /// Questions about a call that may raise an alarm: its config in force, and the best one beside that.
 const QUESTIONS: usize = 2;
@@ -227,7 +227,8 @@ impl Upgrade<'_> {
             let same_program = semantics(old, &in_force) == semantics(new, &in_force);
             call.cause = Some(ChangeCause::Compiler).filter(|_| same_program);
             if !same_program {
-                call.blame(by_compiler(setting, both, (old, &in_force), &format!("{stage} compiler"))?);
+                let least = self.options.min_difference;
+                call.blame(by_compiler(setting, both, (old, &in_force), &format!("{stage} compiler"))?, least);
             }
         }
         Ok(call)
@@ -345,18 +346,15 @@ impl UpgradedCall {
     }
 
     /// Takes how the time of the old environment's program changed: what is left is the lowering's.
-    fn blame(&mut self, compiler: Option<Change>) {
-        self.cause = match compiler.as_ref().map(|change| change.shift) {
-            Some(Shift::Slower) => Some(ChangeCause::Compiler),
-            Some(Shift::Same | Shift::Faster) => Some(ChangeCause::Lowering),
-            Some(Shift::Open) | None => None,
-        };
+    fn blame(&mut self, compiler: Option<Change>, least: f64) {
+        self.cause =
+            compiler.as_ref().zip(self.change.as_ref()).and_then(|(compiler, all)| cause(all, compiler, least));
         if (self.verdict, self.cause) == (UpgradeVerdict::CompilerRegressed, Some(ChangeCause::Lowering)) {
             self.verdict = UpgradeVerdict::LoweringRegressed;
         }
         self.reason.push_str(match self.cause {
             Some(ChangeCause::Compiler) => "; so does the program as the old environment lowered it",
-            Some(ChangeCause::Lowering) => "; the program as the old environment lowered it does not",
+            Some(ChangeCause::Lowering) => "; the program as the old environment lowered it does not, or far less",
             None => "; whether the compiler or the lowering did it is open",
         });
         self.compiler_change = compiler;

@@ -77,7 +77,7 @@ pub(super) fn take_turns(
 ) -> Result<(), RaceError> {
     match compilers {
         Compilers::Together(both) => {
-            let mut runner = setting.runner(both);
+            let mut runner = setting.runner(&mut **both);
             while calls.iter().any(|call| !call.is_done) {
                 each_open(setting, calls, |call| call.turn(&mut runner, setting))?;
             }

@@ -1,7 +1,7 @@
 //! From changes of times to a verdict.
 
 use super::change::{Change, Shift};
-use super::result::UpgradeVerdict;
+use super::result::{ChangeCause, UpgradeVerdict};
 
 /// The verdict on a call that runs under both compilers.
 ///
@@ -57,6 +57,18 @@ fn part(change: &Change) -> String {
     format!("{:.3}", change.ratio)
 }
 
+/// What made a program slower: the compiler, whose own change is known, or else the lowering; `None` if it is open.
+pub(super) fn cause(all: &Change, of_compiler: &Change, least: f64) -> Option<ChangeCause> {
+    let of_lowering = all.interval.low / of_compiler.interval.high;
+    match of_compiler.shift {
+        Shift::Slower => Some(ChangeCause::Compiler),
+        Shift::Same | Shift::Faster => Some(ChangeCause::Lowering),
+        // the compiler may have a part in it, and the lowering has one that matters
+        Shift::Open if of_lowering >= 1.0 + least => Some(ChangeCause::Lowering),
+        Shift::Open => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,5 +122,20 @@ mod tests {
             "its config takes 20.0 % more (+19.0 to +21.0 %) with the new compiler, the best one there takes 0.800 of \
              that config's time now (0.970 of its time before)"
         );
+    }
+
+    #[test]
+    fn the_lowering_is_to_blame_for_what_the_compiler_cannot_explain() {
+        let all = change(Shift::Slower, 1.5);
+        for (shift, ratio, expected) in [
+            (Shift::Slower, 1.5, Some(ChangeCause::Compiler)),
+            (Shift::Same, 1.0, Some(ChangeCause::Lowering)),
+            (Shift::Faster, 0.9, Some(ChangeCause::Lowering)),
+            // open, and far less than all of it
+            (Shift::Open, 1.03, Some(ChangeCause::Lowering)),
+            (Shift::Open, 1.45, None),
+        ] {
+            assert_eq!(cause(&all, &change(shift, ratio), 0.05), expected, "{shift:?} {ratio}");
+        }
     }
 }

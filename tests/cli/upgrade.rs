@@ -8,6 +8,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::support::pjrt::NamedTimes;
+use crate::support::prerequisite::python3;
 use crate::support::program::*;
 
 const REGRESSED: i32 = autotune_lowered::cli::exit::REGRESSED as i32;
@@ -31,7 +32,7 @@ struct Plugins {
 impl Plugins {
     fn new() -> Option<Self> {
         let (place, plugin) = (Place::new(), NamedTimes::new()?);
-        ["old.so", "same.so", "slower_8.so"].iter().for_each(|name| plugin.copy(&place.path(name)));
+        ["old.so", "same.so", "slower_8.so", "unreadable_8.so"].iter().for_each(|name| plugin.copy(&place.path(name)));
         Some(Self { place, plugin })
     }
 
@@ -107,7 +108,10 @@ fn a_slower_lowering_is_told_from_a_slower_compiler() {
     assert_eq!(compiled["verdict"], "compiler-regressed", "{result}");
     assert_eq!((&lowered["cause"], &compiled["cause"]), (&"lowering".into(), &"compiler".into()), "{result}");
     assert_eq!(lowered["compiler_change"]["shift"], "same", "{result}");
-    assert!(lowered["reason"].as_str().unwrap().contains("as the old environment lowered it does not"), "{lowered}");
+    assert!(
+        lowered["reason"].as_str().unwrap().contains("as the old environment lowered it does not, or far less"),
+        "{lowered}"
+    );
     // a call that the new environment did not record is no verdict
     fs::remove_dir_all(plugins.place.path("renewed")).unwrap();
     plugins.place.record_program("renewed", "lowered@v1", (40_000, MULTIPLIED), "cpu");
@@ -157,4 +161,51 @@ fn blocks_of_an_earlier_run_count_and_a_compiler_that_does_not_start_is_named() 
     let broken = plugins.upgrade_held("broken.so", &[]);
     assert_eq!((broken.code, broken.stdout.as_str()), (DEVICE_TROUBLE, ""), "{}", broken.stderr);
     assert!(broken.stderr.lines().last().unwrap().contains("broken.so"), "{}", broken.stderr);
+}
+
+#[test]
+fn a_module_that_only_one_compiler_can_read_is_no_alarm() {
+    let Some(plugins) = Plugins::new() else { return };
+    plugins.place.record_program("registry", "long@v1", (80_000, ADDED), "cpu");
+    plugins.place.record_program("registry", "short@v1", (60_000, MULTIPLIED), "cpu");
+    let run = plugins.upgrade("unreadable_8.so", &[]);
+    let result = run.json();
+    let (long, short) = (call(&result, "long@v1"), call(&result, "short@v1"));
+    assert_eq!((run.code, &long["verdict"]), (SOME_FAILED, &"undecided".into()), "{result}");
+    assert_eq!(long["failure"]["kind"], "unreadable", "{long}");
+    assert!(long["reason"].as_str().unwrap().contains("under the new compiler"), "{long}");
+    assert_eq!(short["verdict"], "holds", "{short}");
+    // and the other way round
+    let (old, new) = (plugins.place.text("unreadable_8.so"), plugins.place.text("same.so"));
+    let mut command = command(&plugins.place.path("cache"));
+    command.args(["upgrade", &plugins.place.text("registry"), "--old", &old, "--new", &new, "--format", "json"]);
+    plugins.plugin.simulates(&mut command);
+    let result = ended(&mut command).json();
+    assert_eq!(call(&result, "long@v1")["verdict"], "undecided", "{result}");
+    assert!(call(&result, "long@v1")["reason"].as_str().unwrap().contains("under the old compiler"), "{result}");
+}
+
+#[test]
+fn what_cannot_record_is_named_in_one_line() {
+    let Some(plugins) = Plugins::new() else { return };
+    let python = plugins.place.path("bare");
+    let made = Command::new(python3()).args(["-m", "venv", "--without-pip"]).arg(&python).status().unwrap();
+    assert!(made.success());
+    let bare = plugins.place.text("bare");
+    let upgrade = |old: &str, more: &[&str]| {
+        let mut command = command(&plugins.place.path("cache"));
+        command.args(["upgrade", "--old", old, "--new", &plugins.place.text("same.so"), "--record", "train.py"]);
+        plugins.plugin.simulates(command.args(more));
+        ended(&mut command)
+    };
+    let plugin = upgrade(&plugins.place.text("old.so"), &[]);
+    assert_eq!(plugin.code, USAGE, "{}", plugin.stderr);
+    assert!(plugin.fault().contains("`--record` needs environments of Python with JAX; `"), "{}", plugin.stderr);
+    let none = upgrade(&bare, &[]);
+    assert_eq!(none.code, DEVICE_TROUBLE, "{}", none.stderr);
+    assert!(none.fault().contains("it has no `autotune_lowered`: install it there"), "{}", none.stderr);
+    // a registry is what is recorded
+    plugins.place.record_program("registry", "long@v1", (80_000, ADDED), "cpu");
+    let both = upgrade(&bare, &["--new-registry", &plugins.place.text("registry")]);
+    assert_eq!(both.code, USAGE, "{}", both.stderr);
 }

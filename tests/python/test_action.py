@@ -189,13 +189,15 @@ def stub(path):
 def noted(runner, inputs):
     """The arguments that each step gives its last program, where only stubs are installed."""
     installed = stub(runner.folder / "temp/autotune-lowered/bin/python")
+    following = stub(runner.folder / "temp/autotune-lowered-next/bin/python")
     program = stub(runner.folder / "stubs/bin/autotune-lowered")
     stub(runner.folder / "stubs/bin/python3")
     runner.path.write_text(f"{runner.folder}/stubs/bin\n")
     done = runner.job({"module": "step.mlir"} | inputs)
     assert all(step.returncode == 0 for step in done.values()), done
     calls = [json.loads(line) for path in (installed, program) for line in path.read_text().splitlines()]
-    return dict(zip(done, [call for call in calls if "venv" not in call], strict=True))
+    steps = dict(zip(done, [call for call in calls if "venv" not in call], strict=True))
+    return steps | ({"Next": json.loads(following.read_text())} if following.exists() else {})
 
 
 @pytest.mark.parametrize("separator", [" ", "\n", "\n\n  ", "\t"])
@@ -205,11 +207,28 @@ def test_lists_are_taken_whole(tmp_path, separator):
         "coverage-arguments": separator.join(["--match", "kind", "--json"]) + "\n",
         "check-arguments": separator.join(["--rounds", "20", "--op", "*"]) + "\n",
         "package": "a wheel.whl",
+        "next-packages": separator.join(["jax==0.12.0", "flax"]) + "\n",
+        "upgrade-arguments": separator.join(["--only", "op@v1"]) + "\n",
     }
     calls = noted(Runner(tmp_path), inputs)
     assert calls["Install"][-4:] == ["--", "a wheel.whl", "jax", "xla-cpu-pjrt==0.0.1"]
     assert calls["Coverage"][-5:] == ["--match", "kind", "--json", "--", "step.mlir"]
     assert calls["Check"][-6:] == ["--rounds", "20", "--op", "*", "--", "step.mlir"]
+    assert calls["Next"][-3:] == ["--", "jax==0.12.0", "flax"]
+    temp = tmp_path / "temp"
+    environments = [f"--old={temp}/autotune-lowered", f"--new={temp}/autotune-lowered-next"]
+    assert calls["Upgrade"][:3] == ["upgrade", *environments]
+    assert calls["Upgrade"][-4:] == ["--only", "op@v1", "--", "step.mlir"]
+
+
+def test_the_next_release_needs_an_environment_to_compare_with(tmp_path):
+    runner = Runner(tmp_path)
+    program = stub(tmp_path / "stubs/bin/autotune-lowered")
+    stub(tmp_path / "temp/autotune-lowered/bin/python"), stub(tmp_path / "stubs/bin/python3")
+    runner.path.write_text(f"{tmp_path}/stubs/bin\n")
+    done = runner.job({"module": "step.mlir", "next-packages": "jax"})
+    assert done["Upgrade"].returncode == 2 and "name it in with-packages" in done["Upgrade"].stderr
+    assert "upgrade" not in program.read_text()
 
 
 def test_the_timer_is_left_out_only_where_a_device_is_named(tmp_path):
@@ -227,14 +246,18 @@ def test_the_timer_is_left_out_only_where_a_device_is_named(tmp_path):
 
 def test_no_input_becomes_an_option(tmp_path):
     inputs = [
-        "module", "registry", "tuned", "cache", "require", "timer", "junit", "package", "with-packages",
+        "module", "registry", "tuned", "cache", "require", "timer", "junit", "package", "with-packages", "next-packages",
+        "upgrade-junit",
     ]  # fmt: skip
     hostile = {name: f"--config={name}" for name in inputs}
     runner = Runner(tmp_path)
     # those of more arguments are options by what they are
-    assert hostile.keys() | {"coverage-arguments", "check-arguments"} == runner.action["inputs"].keys()
+    assert (
+        hostile.keys() | {"coverage-arguments", "check-arguments", "upgrade-arguments"}
+        == runner.action["inputs"].keys()
+    )
     calls = noted(runner, hostile)
-    assert [*calls] == ["Install", "Import", "Coverage", "Check"]
+    assert [*calls] == ["Install", "Import", "Coverage", "Check", "Upgrade", "Next"]
     for name, words in calls.items():
         options = words[: words.index("--")]
         assert not [word for word in options if word.startswith("--config")], (name, options)

@@ -8,7 +8,7 @@
  * now (profiles are of the present, others of the year 2023), named (a launch takes as many nanoseconds as the name of its
  * module says: `takes_80000`; where XLA_FLAGS or the options of the compilation hold SIMULATED_PROFILER_FLAG, `takes_8…`
  * becomes `takes_4…`; where this library's file name holds `slower_8`, `takes_8…` takes half as long
- * again, and with `slower_86` `takes_6…` too).
+ * again, and with `slower_86` `takes_6…` too; where it holds `unreadable_8`, `takes_8…` cannot be read).
  * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
  * SIMULATED_HELD: a folder. Processes of one library hold the device, and those of another one are refused meanwhile.
  */
@@ -128,14 +128,14 @@ static size_t profile_size;
 
 static int is(const char *name) { return strcmp(mode, name) == 0; }
 
-static const char takes[] = "takes_", slower[] = "slower_";
+static const char takes[] = "takes_";
 
-/* whether the name of this library's file says that programs whose number begins so are slower */
-static int is_slower(const char *number) {
+/* whether the name of this library's file says this of programs whose number begins so */
+static int is_said(const char *word, const char *number) {
   Dl_info own;
-  const char *file = dladdr((void *)is_slower, &own) ? strrchr(own.dli_fname, '/') : NULL;
-  const char *at = file ? strstr(file, slower) : NULL;
-  for (at = at ? at + sizeof slower - 1 : ""; *at >= '0' && *at <= '9'; at++)
+  const char *file = dladdr((void *)is_said, &own) ? strrchr(own.dli_fname, '/') : NULL;
+  const char *at = file ? strstr(file, word) : NULL;
+  for (at = at ? at + strlen(word) : ""; *at >= '0' && *at <= '9'; at++)
     if (*at == number[0]) return 1;
   return 0;
 }
@@ -154,7 +154,7 @@ static uint64_t ns_by_name(void *loaded) {
     if (at) {
       const char *number = at + sizeof takes - 1;
       ns = strtoull(number, NULL, 10);
-      if (is_slower(number)) ns += ns / 2;
+      if (is_said("slower_", number)) ns += ns / 2;
     }
   }
   struct executable_args destroy = {sizeof destroy - sizeof(void *), NULL, get.executable, NULL};
@@ -164,14 +164,15 @@ static uint64_t ns_by_name(void *loaded) {
 
 static void *compile(struct compile_args *args) {
   const char *flag = getenv("SIMULATED_PROFILER_FLAG"), *flags = getenv("XLA_FLAGS");
-  if (!flag) return real_compile(args);
-  int of_process = flags && strstr(flags, flag);
-  if (!of_process && !memmem(args->options, args->options_size, flag, strlen(flag))) return real_compile(args);
+  int of_process = flag && flags && strstr(flags, flag);
+  int is_asked = of_process || (flag && memmem(args->options, args->options_size, flag, strlen(flag)));
   struct program program = *args->program;
   program.code = malloc(program.code_size);
   memcpy(program.code, args->program->code, program.code_size);
-  char *at = memmem(program.code, program.code_size, "takes_8", 7);
-  if (at) at[6] = '4';
+  char *at = memmem(program.code, program.code_size, takes, sizeof takes - 1);
+  char *number = at && (size_t)(at - program.code) + sizeof takes <= program.code_size ? at + sizeof takes - 1 : NULL;
+  if (is_asked && number && *number == '8') *number = '4';
+  if (number && is_said("unreadable_", number)) memset(program.code, '?', program.code_size / 2);
   struct program *given = args->program;
   args->program = (struct program *)memcpy(malloc(given->struct_size), given, given->struct_size);
   args->program->code = program.code;

@@ -37,7 +37,7 @@ impl ProcessSpread {
     /// The same for two processes that run one after the other: each meets the machine at another time.
     #[must_use]
     pub fn one_after_the_other(self) -> Self {
-        Self { deviation: 2.0 * self.deviation, degrees: self.degrees.min(4.0) }
+        Self { deviation: 1.5 * self.deviation, ..self }
     }
 
     /// A spread that this many degrees of freedom tell.

@@ -183,7 +183,10 @@ pub(super) fn separate(job: &Job, timer: usize) -> Result<Job, Failure> {
 }
 
 /// Consecutive launches of one timer.
-pub(super) fn stretches(launches: &[CandidateRuns], owner: impl Fn(usize) -> usize) -> Vec<(usize, Vec<CandidateRuns>)> {
+pub(super) fn stretches(
+    launches: &[CandidateRuns],
+    owner: impl Fn(usize) -> usize,
+) -> Vec<(usize, Vec<CandidateRuns>)> {
     let mut found: Vec<(usize, Vec<CandidateRuns>)> = Vec::new();
     for &of in launches {
         match found.last_mut() {
