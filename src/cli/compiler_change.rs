@@ -20,7 +20,7 @@ use crate::registry::{Invocation, Registry};
 use crate::scratch::Scratch;
 use crate::selftest::KnownNoise;
 use crate::timer::events::Events;
-use crate::timer::{OneAtATime, SideBySide, StartTimer, Timer};
+use crate::timer::{OneAtATime, SideBySide, StartTimer, Timer, TimerInfo};
 use crate::tune::{Stopped, TuneError, TuneOptions, TuningPlan, whole_registry};
 use crate::upgrade::{
     CompilerSide, Compilers, RecordedCalls, Upgrade, UpgradeOptions, UpgradeResult, UpgradedCall, upgrade,
@@ -167,43 +167,37 @@ impl<'a> ChangeRun<'a> {
     /// time.
     fn start<'t>(&'t self, [old, new]: [&'t NamedCompiler; 2]) -> Result<Started<'t>, Fault> {
         let of_old = self.start_first(old)?;
-        let mut noise = self.noise(&*of_old);
-        let side = |named: &NamedCompiler, timer: &dyn Timer| {
-            CompilerSide::new(named.name.clone(), timer.info().device.clone())
+        let (old_info, old_noise) = (of_old.info().clone(), self.noise(&*of_old));
+        let started = |new_info: &TimerInfo, noise: KnownNoise, compilers: Compilers<'t>| {
+            let side =
+                |named: &NamedCompiler, info: &TimerInfo| CompilerSide::new(named.name.clone(), info.device.clone());
+            let (sides, device) = ((side(old, &old_info), side(new, new_info)), new_info.device.identity.clone());
+            Started { compilers, sides, device, noise: wider(noise, &old_noise) }
         };
-        let old_side = side(old, &*of_old);
-        let beside = if self.args.one_at_a_time { None } else { Some(self.start_first(new)) };
-        let refused = match beside {
-            Some(Ok(of_new)) => {
-                noise = wider(self.noise(&*of_new), &noise);
-                let (sides, device) = ((old_side, side(new, &*of_new)), of_new.info().device.identity.clone());
-                let both = SideBySide::new(of_new, vec![of_old]).map_err(Fault::device)?;
-                return Ok(Started { compilers: Compilers::Together(Box::new(both)), sides, device, noise });
+        if !self.args.one_at_a_time {
+            match self.start_first(new) {
+                Ok(of_new) if of_new.info().device.identity == old_info.device.identity => {
+                    let (new_info, noise) = (of_new.info().clone(), self.noise(&*of_new));
+                    let both = SideBySide::new(of_new, vec![of_old]).map_err(Fault::device)?;
+                    return Ok(started(&new_info, noise, Compilers::Together(Box::new(both))));
+                }
+                Err(fault) if fault.code != exit::DEVICE_TROUBLE => return Err(fault),
+                // without the device, JAX takes another one
+                Ok(_) | Err(_) => {}
             }
-            Some(Err(fault)) if fault.code != exit::DEVICE_TROUBLE => return Err(fault),
-            Some(Err(fault)) => Some(fault),
-            None => None,
-        };
-        let old_info = of_old.info().clone();
+        }
         // the device is free only then
         drop(of_old);
-        let of_new = match (self.start_first(new), refused) {
-            (Ok(of_new), Some(_)) => {
-                self.bars.suspend(|| {
-                    say("the new compiler starts only while the old one's process does not run: they take turns")
-                });
-                of_new
-            }
-            (of_new, None) => of_new?,
-            // what it says beside the other one may only be that
-            (Err(fault), Some(_)) => return Err(fault),
-        };
-        noise = wider(self.noise(&*of_new), &noise);
-        let (new_info, device) = (of_new.info().clone(), of_new.info().device.identity.clone());
-        let sides = (old_side, side(new, &*of_new));
+        let of_new = self.start_first(new)?;
+        let (new_info, noise) = (of_new.info().clone(), self.noise(&*of_new));
         drop(of_new);
-        let both = OneAtATime::new(vec![(new_info, self.starter(new)), (old_info, self.starter(old))]);
-        Ok(Started { compilers: Compilers::Apart(Box::new(both.map_err(Fault::device)?)), sides, device, noise })
+        let timers = vec![(new_info.clone(), self.starter(new)), (old_info.clone(), self.starter(old))];
+        let both = OneAtATime::new(timers).map_err(Fault::device)?;
+        if !self.args.one_at_a_time {
+            let said = "the new compiler starts only while the old one's process does not run: they take turns";
+            self.bars.suspend(|| say(said));
+        }
+        Ok(started(&new_info, noise, Compilers::Apart(Box::new(both))))
     }
 
     /// Starts a timer for the first time: it says what it is.

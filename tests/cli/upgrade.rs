@@ -136,6 +136,12 @@ fn compilers_that_cannot_run_beside_each_other_take_turns() {
     assert_eq!((&long["verdict"], &short["verdict"]), (&"compiler-regressed".into(), &"holds".into()), "{result}");
     let ratio = long["change"]["ratio"].as_f64().unwrap();
     assert!((ratio - 1.5).abs() < 0.01, "{ratio}");
+    // JAX takes another device in place of one that it cannot have
+    let held = plugins.place.text("held");
+    let mut fallback = plugins.command("slower_8.so", &["--force"]);
+    let fallback = ended(fallback.env("SIMULATED_HELD", held).env("SIMULATED_FALLBACK", "elsewhere"));
+    assert!(fallback.stderr.contains("the new compiler starts only while"), "{}", fallback.stderr);
+    assert_eq!(call(&fallback.json(), "long@v1")["verdict"], "compiler-regressed", "{}", fallback.stdout);
     // asked for, it is the same where both may run; and without, if nothing is kept
     let beside = plugins.upgrade("slower_8.so", &["--no-persist"]);
     assert_eq!(call(&beside.json(), "long@v1")["verdict"], "compiler-regressed", "{}", beside.stdout);

@@ -597,6 +597,7 @@ fn by_part(known: &[(f64, f64)], parts: usize) -> Vec<(usize, f64, f64)> {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "the table of the document")]
 fn the_stability_is_how_often_fresh_runs_publish_the_same() {
     // the table of docs/decisions.md is that of 500 calls
     let calls = std::env::var("STABILITY_CALLS").map_or(120, |calls| calls.parse().unwrap());

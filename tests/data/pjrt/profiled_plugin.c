@@ -11,6 +11,7 @@
  * again, and with `slower_86` `takes_6…` too; where it holds `unreadable_8`, `takes_8…` cannot be read).
  * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
  * SIMULATED_HELD: a folder. Processes of one library hold the device, and those of another one are refused meanwhile.
+ * SIMULATED_FALLBACK: what the platform is called then, in place of a refusal.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -385,8 +386,10 @@ static void *collect(struct collect_args *args) {
   return NULL;
 }
 
+static const char *platform;
+
 static void *platform_name(struct text_args *args) {
-  args->text = getenv("SIMULATED_PLATFORM");
+  args->text = platform;
   args->size = strlen(args->text);
   return NULL;
 }
@@ -433,7 +436,11 @@ const void *GetPjrtApi(void) {
     fprintf(stderr, "SIMULATED_PROFILER_BASE names no plugin\n");
     return NULL;
   }
-  if (getenv("SIMULATED_HELD") && is_held_by_another(getenv("SIMULATED_HELD"))) {
+  platform = getenv("SIMULATED_PLATFORM");
+  int is_held = getenv("SIMULATED_HELD") && is_held_by_another(getenv("SIMULATED_HELD"));
+  if (is_held && getenv("SIMULATED_FALLBACK")) {
+    platform = getenv("SIMULATED_FALLBACK");
+  } else if (is_held) {
     fprintf(stderr, "the device is held by another process\n");
     return NULL;
   }
@@ -460,6 +467,6 @@ const void *GetPjrtApi(void) {
     real_compile = (compile_fn *)table[COMPILE];
     table[COMPILE] = compile;
   }
-  if (getenv("SIMULATED_PLATFORM")) table[PLATFORM_NAME] = platform_name;
+  if (platform) table[PLATFORM_NAME] = platform_name;
   return table;
 }
