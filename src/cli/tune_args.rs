@@ -61,9 +61,9 @@ pub(super) struct TuneArgs {
     /// proportional to its compile time]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(6..=100_000))]
     pub rounds: Option<u32>,
-    /// Time for each operation, of which compiling may take half; whatever is undecided by then is decided by the
-    /// samples so far, and fresh processes confirm a winner for half as long again. With --profile, time for the whole
-    /// run: no operation is started in its last third, which is for fresh processes. Seconds, or such as `30m` and `2h`
+    /// Time for each operation: a third may be compiling, and the last third is for fresh processes that confirm a
+    /// winner; whatever is undecided by then is decided by the samples so far. With --profile, time for the whole run:
+    /// no operation is started in its last third. Seconds, or such as `30m` and `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub budget: Option<Duration>,
     /// Profile of a step that runs the module: an XSpace, a log folder, or a capture of nsys-jax. Operations are tuned

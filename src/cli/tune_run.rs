@@ -128,7 +128,6 @@ fn subject(args: &TuneArgs) -> Result<Result<Subject, Scan>, Fault> {
 fn options(args: &TuneArgs) -> Result<TuneOptions, Fault> {
     let race = RaceOptions::default()
         .rounds(args.rounds)
-        .budget(args.budget.filter(|_| args.profile.is_none()))
         .rules(DecisionRules::default().min_improvement(args.min_improvement).max_speed_up(args.max_speed_up))
         .force(args.force)
         .cache_state(args.timer.cache_state.clone())
@@ -136,7 +135,9 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Fault> {
         .seed(args.search.seed);
     let race = args.confirm.apply(race);
     let (search, peaks) = (args.search.options(&args.recorder)?, args.peaks.read()?);
-    Ok(TuneOptions::default().race(race).thorough(args.thorough).search(search).peaks(peaks))
+    let time_for_each = args.budget.filter(|_| args.profile.is_none());
+    let options = TuneOptions::default().race(race).time_for_each(time_for_each);
+    Ok(options.thorough(args.thorough).search(search).peaks(peaks))
 }
 
 /// A run whose cache and devices are open.

@@ -84,7 +84,7 @@ impl Measuring<'_> {
         if !left.is_empty() {
             let left_of = counted(order.len(), "program");
             self.evidence.notes.push(format!(
-                "{} of {left_of} were not compiled, because that took half of `--budget`: allow more time",
+                "{} of {left_of} were not compiled, because that took half of the time to choose: allow more",
                 left.len()
             ));
             self.evidence.leave(left);

@@ -126,7 +126,7 @@ impl Autotuner<'_> {
         let mut known = all.iter().zip(&spreads);
         open.retain_mut(|one| {
             let Some((own, spreads)) = known.next() else { return true };
-            // they may take half as long again as the race
+            // of the call's time, two thirds were for the race
             let is_late = self.options.race.budget.is_some_and(|budget| one.spent >= budget / 2);
             let is_last = is_over || is_late || one.processes >= self.options.race.most_processes(own);
             !self.conclude(one, spreads, (of, is_last))

@@ -59,6 +59,12 @@ setters!(TuneOptions {
 });
 
 impl TuneOptions {
+    /// The same with this time for each call: two thirds are for choosing, and the rest is for fresh processes.
+    #[must_use]
+    pub fn time_for_each(self, budget: Option<Duration>) -> Self {
+        self.budget(budget.map(|budget| budget - budget / 3))
+    }
+
     /// Whether no further race is started.
     pub(super) fn chooses_no_more(&self) -> bool {
         self.choose_until.is_some_and(|until| Instant::now() >= until)

@@ -372,10 +372,7 @@ impl<'t, 'a> Tuning<'t, 'a> {
         }
         if let (JudgedOutcome::Undecided, Some(budget)) = (judgement.outcome, self.tuner.options.race.budget) {
             let (done, needed) = (judgement.race_state.leader_rounds, self.tuner.options.race.rules.min_rounds);
-            // as `--budget` takes it
-            let budget = budget.as_secs_f64();
-            self.result.reason =
-                format!("{done} rounds in the budget of {budget}s, {needed} are needed: allow more time");
+            self.result.reason = format!("{done} rounds in {budget:.1?}, {needed} are needed: allow more time");
         }
         let keeps_baseline = judgement.outcome == JudgedOutcome::BaselineKept;
         if keeps_baseline && !is_decided && (!predictions.next.is_empty() || *not_compiled > 0) {

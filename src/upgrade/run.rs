@@ -117,8 +117,10 @@ pub fn upgrade(
 impl Upgrade<'_> {
     fn tune(&self, new: &mut dyn Timer) -> Result<AutotuningResult, Stopped<AutotuningResult>> {
         let RecordedCalls { registry, plan } = self.new.unwrap_or(self.old);
+        let options = self.options.tune.clone();
+        let budget = options.race.budget;
         Session::new(registry, self.ledger, new)
-            .options(self.options.tune.clone())
+            .options(options.time_for_each(budget))
             .cancel(self.cancel)
             .events((self.events)())
             .run(plan)
