@@ -8,7 +8,8 @@ contradict each other (undecided contradicts nothing). Repeats of a pair are as 
 compares each compiler with itself, N times, and counts alarms.
 
 `--planted N` compares an environment with itself, where XLA does not fuse operations: the functions of
-`upgrade_fused.py` are recorded, of which all but `product` lose by that. It counts those that are named.
+`upgrade_fused.py` are recorded, most of which lose by that. What they lose is measured by plain JAX as well, and those
+are counted that lose twice the difference that matters and are named.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import itertools
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,6 +27,8 @@ import time
 ALARMS = ("retune", "compiler-regressed", "lowering-regressed", "breaks")
 SCRIPT = pathlib.Path(__file__).parent / "upgrade_fused.py"
 NOT_FUSED = "--xla_disable_hlo_passes=fusion"
+# twice the difference that matters, and what does not matter
+LOST, KEPT = 1.1, 1.05
 
 
 def upgrade(args, subject, old, new):
@@ -74,16 +78,37 @@ def not_fused(environment, folder):
     return str(folder / "not-fused")
 
 
+def truth(old, new):
+    """How each function's time changes by plain JAX, in processes one after the other: the geometric mean."""
+    ratios = collections.defaultdict(list)
+    for _ in range(5):
+        taken = []
+        for environment in (old, new):
+            words = [f"{environment}/bin/python", str(SCRIPT), "times"]
+            taken.append(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout))
+        for name, ns in taken[0].items():
+            ratios[name].append(taken[1][name] / ns)
+    return {name: statistics.geometric_mean(all_of) for name, all_of in ratios.items()}
+
+
 def planted(args):
     with tempfile.TemporaryDirectory() as folder:
         (environment,) = args.environments
         pair = (environment, not_fused(environment, pathlib.Path(folder)))
+        changes = truth(*pair)
         found = compare(args, ["--record", str(SCRIPT)], {pair: args.planted})
-    lost = {place: verdicts for place, verdicts in found.items() if not place[2].startswith("product")}
-    kept = [verdict for place, verdicts in found.items() if place not in lost for verdict in verdicts]
-    named = sum(verdict == "compiler-regressed" for verdicts in lost.values() for verdict in verdicts)
-    print(f"\n{named} of {sum(map(len, lost.values()))} planted regressions named with their call")
-    print(f"{sum(verdict in ALARMS for verdict in kept)} alarms in {len(kept)} comparisons of what loses nothing")
+    print("\nby plain JAX: " + ", ".join(f"{name} {ratio:.2f}" for name, ratio in changes.items()))
+    kinds = collections.defaultdict(list)
+    for (_, _, call), verdicts in found.items():
+        name, _, direction = call.partition("@v1:")
+        ratio = changes[f"{name} {direction.partition(' ')[2]}"]
+        kind = "lost" if ratio >= LOST else "kept" if ratio <= KEPT else "between"
+        kinds[kind] += verdicts
+    named = kinds["lost"].count("compiler-regressed")
+    print(f"{named} of {len(kinds['lost'])} regressions by {LOST - 1:.0%} or more named with their call")
+    alarms = sum(verdict in ALARMS for verdict in kinds["kept"])
+    print(f"{alarms} alarms in {len(kinds['kept'])} comparisons of what loses at most {KEPT - 1:.0%}")
+    print(f"between: {collections.Counter(kinds['between'])}")
 
 
 def main():

@@ -1,5 +1,4 @@
-//! Programs that cannot run beside those that they are compared with, because one process holds the device: each process
-//! measures one block of them alone.
+//! A block of programs that fresh processes measure, one after the other, when the caller says so.
 
 use super::confirming::confirm_once;
 use super::evidence::JobEvidence;
@@ -10,7 +9,7 @@ use crate::ledger::{Ledger, LedgerError};
 use crate::stats::median;
 use crate::timer::Timer;
 
-/// The programs of a block, and their samples in the log.
+/// The programs, and their samples in the log.
 pub(crate) struct BlockRace {
     race: ProgramRace,
     identity: JobIdentity,
@@ -25,8 +24,8 @@ pub(crate) struct BlockTimes {
     pub(crate) first: Vec<ProcessTime>,
     /// The ratio to that of each other program.
     pub(crate) others: Vec<Vec<ProcessRatio>>,
-    /// Median of the first program's samples in all of them, nanoseconds.
-    pub(crate) first_ns: Option<f64>,
+    /// Median of each program's samples in all of them, nanoseconds.
+    pub(crate) median_ns: Vec<Option<f64>>,
 }
 
 impl BlockRace {
@@ -62,11 +61,11 @@ impl BlockRace {
     fn times(&self, evidence: &JobEvidence) -> BlockTimes {
         let (count, first) = (self.race.job.candidates.len(), self.identity.baseline);
         let rounds = evidence.confirming_to_decision(count, first);
-        let samples: Vec<f64> = rounds.iter().filter_map(|round| round.sample_ns(first)).collect();
+        let samples = |program: usize| rounds.iter().filter_map(|round| round.sample_ns(program)).collect::<Vec<_>>();
         BlockTimes {
             first: process_times(&rounds, first),
             others: self.others().map(|other| self.referee().processes(evidence, other)).collect(),
-            first_ns: median(&samples),
+            median_ns: (0..count).map(|program| median(&samples(program))).collect(),
         }
     }
 

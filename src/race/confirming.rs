@@ -84,34 +84,6 @@ pub(super) fn confirm_each(
     }
 }
 
-/// Whether the caller's question is open, given what each process says of each candidate.
-pub(crate) type IsOpen<'a> = dyn Fn(&[Vec<ProcessRatio>]) -> bool + 'a;
-
-/// Measures candidates in one fresh process after the other while the caller has an open question, up to the processes
-/// of a run and its time. Returns what each process says of each candidate; those that fail are measured no more.
-pub(super) fn ratios_by_process(
-    runner: &mut Runner<'_>,
-    (job, referee): (&Job, Referee<'_>),
-    candidates: &[usize],
-    is_open: &IsOpen<'_>,
-    evidence: &mut JobEvidence,
-) -> Result<Vec<Vec<ProcessRatio>>, RaceError> {
-    let until = Deadline::after(referee.options.budget);
-    let mut taken = 0;
-    loop {
-        let known: Vec<_> = candidates.iter().map(|&candidate| referee.processes(evidence, candidate)).collect();
-        let is_left = |candidate: &usize| !evidence.failures.contains_key(candidate);
-        let left: Vec<usize> = candidates.iter().copied().filter(is_left).collect();
-        let most = referee.options.most_processes(&known.concat());
-        if left.is_empty() || !is_open(&known) || taken >= most || until.is_over() {
-            return Ok(known);
-        }
-        taken += 1;
-        runner.start_fresh_process()?;
-        confirm_once(runner.borrowed(), job, referee, &left, evidence)?;
-    }
-}
-
 /// What is known of each candidate. The others' processes tell the spread too.
 fn confirmations(
     referee: &Referee<'_>,

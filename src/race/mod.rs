@@ -80,8 +80,8 @@ pub(crate) use in_f64::{check_same_shapes, check_size, error_from, outputs_in_f6
 pub(crate) use measuring::{Compiling, NextWave, measure};
 pub use options::RaceOptions;
 pub(crate) use options::{Deadline, LEAST_PROCESSES};
+pub(crate) use program_race::confirm_programs;
 pub use program_race::{ProgramRace, Raced, race_programs};
-pub(crate) use program_race::{confirm_programs, program_ratios};
 pub use referee::RaceGoal;
 pub(crate) use referee::Referee;
 pub(crate) use referee::Terms;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::confirming::{IsOpen, confirm_each, ratios_by_process};
+use super::confirming::confirm_each;
 use super::evidence::JobEvidence;
 use super::measuring::measure;
 use super::{
@@ -11,13 +11,12 @@ use super::{
 };
 use crate::array::{ComparedBy, Fill};
 use crate::config::Config;
-use crate::decision::{Judgement, ProcessQuestion, ProcessRatio, Round};
+use crate::decision::{Judgement, ProcessQuestion, Round};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::Failure;
 use crate::ledger::LedgerError;
 use crate::measured_by::MeasuredBy;
 use crate::samples::CandidateRecord;
-use crate::stats::median;
 use crate::timer::{Build, Job, JobCandidate, ProgramFile, Timer};
 
 /// Part of a job's digest: samples that were taken in another way are another job's.
@@ -192,33 +191,6 @@ pub(crate) fn confirm_programs(
     let (identity, rules, mut evidence) = stored_race(runner, race, options)?;
     let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
     confirm_each(runner, (&race.job, referee), candidates, question, &mut evidence)
-}
-
-/// What fresh processes say about the candidates of a race.
-pub(crate) struct ProgramRatios {
-    /// What each process says of each of the candidates that were asked about.
-    pub(crate) processes: Vec<Vec<ProcessRatio>>,
-    /// Median of each candidate's samples in all of them, nanoseconds, by its number in the job.
-    pub(crate) median_ns: Vec<Option<f64>>,
-}
-
-/// Measures candidates of a race in fresh processes while the caller has an open question.
-///
-/// # Errors
-/// As [`race_programs`].
-pub(crate) fn program_ratios(
-    runner: &mut Runner<'_>,
-    race: &ProgramRace,
-    options: &RaceOptions,
-    (candidates, is_open): (&[usize], &IsOpen<'_>),
-) -> Result<ProgramRatios, RaceError> {
-    let (identity, rules, mut evidence) = stored_race(runner, race, options)?;
-    let referee = Referee { options: &rules, identity: &identity, terms: race.terms() };
-    let processes = ratios_by_process(runner, (&race.job, referee), candidates, is_open, &mut evidence)?;
-    let count = race.job.candidates.len();
-    let rounds = evidence.confirming_to_decision(count, identity.baseline);
-    let samples = |candidate: usize| rounds.iter().filter_map(|round| round.sample_ns(candidate)).collect::<Vec<f64>>();
-    Ok(ProgramRatios { processes, median_ns: (0..count).map(|candidate| median(&samples(candidate))).collect() })
 }
 
 /// What the log holds of a race that ran, with the rules for measuring more of it.

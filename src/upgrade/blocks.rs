@@ -1,14 +1,22 @@
-//! One call on a device that a process holds alone: its programs under the new compiler are a block, and those under the
-//! old one another. A process measures one block, and blocks of the two compilers alternate.
+//! One call's programs as processes measure them. On a device that both compilers' processes may hold, one race has all
+//! of them. On one that a process holds alone, those of each compiler are a block of their own, and a process measures one
+//! block.
 
 use crate::decision::{ProcessRatio, ProcessTime};
 use crate::ledger::{Ledger, LedgerError};
 use crate::race::{BlockRace, BlockTimes, ProgramRace, RaceError, RaceOptions, Runner};
-use crate::timer::Timer;
 
 use super::compilers::{NEW, OLD};
 
-/// What pairs of processes say, one for each block.
+/// The blocks.
+pub(super) enum Blocks {
+    /// One, of both compilers' programs.
+    Together(Box<BlockRace>),
+    /// The new compiler's, and the old one's.
+    Apart(Box<[BlockRace; 2]>),
+}
+
+/// What pairs of processes say.
 pub(super) struct KnownBlocks {
     /// Of each candidate but the first, beside that one.
     pub(super) ratios: Vec<Vec<ProcessRatio>>,
@@ -17,40 +25,63 @@ pub(super) struct KnownBlocks {
     pub(super) old_ns: Option<f64>,
 }
 
-/// Both blocks.
-pub(super) struct Blocks([BlockRace; 2]);
-
 impl Blocks {
+    /// One block, of a race that has begun.
+    pub(super) fn together(
+        race: &ProgramRace,
+        runner: &Runner<'_>,
+        options: &RaceOptions,
+    ) -> Result<Self, LedgerError> {
+        let options = options.clone().force(false);
+        Ok(Self::Together(Box::new(BlockRace::new(race.clone(), &*runner.timer, &options, runner.ledger)?)))
+    }
+
     /// The blocks of a race whose candidates are a config's program under the new compiler and under the old one, in
     /// turn.
-    pub(super) fn new(
-        race: &ProgramRace,
-        timer: &dyn Timer,
-        options: &RaceOptions,
-        ledger: &Ledger,
-    ) -> Result<Self, LedgerError> {
+    pub(super) fn apart(race: &ProgramRace, runner: &Runner<'_>, options: &RaceOptions) -> Result<Self, LedgerError> {
         let block = |side: usize, name: &str| {
             let mut own = race.clone();
             own.job.candidates = race.job.candidates.iter().skip(side).step_by(2).cloned().collect();
             own.stage = format!("{} {name}", race.stage);
-            BlockRace::new(own, timer, options, ledger)
+            BlockRace::new(own, &*runner.timer, options, runner.ledger)
         };
-        Ok(Self([block(NEW, "new")?, block(OLD, "old")?]))
+        Ok(Self::Apart(Box::new([block(NEW, "new")?, block(OLD, "old")?])))
     }
 
-    /// Measures one block in the process of its compiler's timer.
+    pub(super) fn are_apart(&self) -> bool {
+        matches!(self, Self::Apart(_))
+    }
+
+    /// Measures in the process that runs now: the block of its compiler, if it is that of one alone.
     pub(super) fn measure(&self, runner: &mut Runner<'_>, side: usize) -> Result<(), RaceError> {
-        let Self([new, old]) = self;
-        let block = if side == NEW { new } else { old };
-        block.measure(runner)
+        match self {
+            Self::Together(all) => all.measure(runner),
+            Self::Apart(both) => {
+                let [new, old] = &**both;
+                (if side == NEW { new } else { old }).measure(runner)
+            }
+        }
     }
 
     /// What they say together.
     pub(super) fn known(&self, ledger: &Ledger) -> Result<KnownBlocks, LedgerError> {
-        let Self([new, old]) = self;
-        let (new, old) = (new.known(ledger)?, old.known(ledger)?);
-        Ok(KnownBlocks { ratios: side_by_side(&new, &old), new_ns: new.first_ns, old_ns: old.first_ns })
+        Ok(match self {
+            Self::Together(all) => {
+                let known = all.known(ledger)?;
+                let (new_ns, old_ns) = (median(&known, NEW), median(&known, OLD));
+                KnownBlocks { ratios: known.others, new_ns, old_ns }
+            }
+            Self::Apart(both) => {
+                let [new, old] = &**both;
+                let (new, old) = (new.known(ledger)?, old.known(ledger)?);
+                KnownBlocks { ratios: side_by_side(&new, &old), new_ns: median(&new, 0), old_ns: median(&old, 0) }
+            }
+        })
     }
+}
+
+fn median(known: &BlockTimes, program: usize) -> Option<f64> {
+    known.median_ns.get(program).copied().flatten()
 }
 
 /// The ratios that a race of both would give, whose first candidate is the new block's first.

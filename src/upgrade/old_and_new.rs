@@ -1,15 +1,11 @@
 //! One call's programs under both compilers.
 
-use std::cell::Cell;
-
 use crate::config::Config;
 use crate::decision::{ProcessQuestion, ProcessRatio, ProcessSpread, quotients};
 use crate::digest::{Digest, FieldHasher};
 use crate::failure::{Failure, FailureKind};
-use crate::ledger::LedgerError;
-use crate::race::{
-    BASELINE_FAILED, ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, program_ratios, race_programs,
-};
+use crate::ledger::{Ledger, LedgerError};
+use crate::race::{BASELINE_FAILED, ProgramRace, RaceError, RaceGoal, RaceOptions, Runner, race_programs};
 use crate::registry::{Invocation, Program, Registry};
 use crate::timer::Job;
 use crate::tune::{InputFolder, TuneError, materialize, only};
@@ -24,7 +20,6 @@ const FIRST_ROUNDS: u32 = 6;
 const FIRST_ROUNDS_APART: u32 = 1;
 
 /// Candidates of the job. The first one is what all are measured beside.
-const IN_FORCE_NEW: usize = 0;
 const IN_FORCE_OLD: usize = 1;
 
 /// The configs of a call that are measured under both compilers. Each of them is under both, so that both processes run
@@ -171,30 +166,32 @@ impl OldAndNew {
         Ok(Ok(Self { race, baseline, best, _inputs: inputs }))
     }
 
-    /// Compares the programs' outputs, in one pair of processes, whose times decide nothing.
-    pub(super) fn compare_outputs(
+    /// Compares the programs' outputs, in one pair of processes, whose times decide nothing, and says how further ones
+    /// measure.
+    pub(super) fn begin(
         &self,
         runner: &mut Runner<'_>,
         options: &RaceOptions,
-    ) -> Result<Result<(), NotMeasured>, RaceError> {
-        self.compare(runner, &self.race, &options.clone().rounds(Some(FIRST_ROUNDS)))
+    ) -> Result<Result<Blocks, NotMeasured>, RaceError> {
+        if let Err(why) = self.compare(runner, &self.race, &options.clone().rounds(Some(FIRST_ROUNDS)))? {
+            return Ok(Err(why));
+        }
+        Ok(Ok(Blocks::together(&self.race, runner, options)?))
     }
 
-    /// The same where each program starts a process of its compiler: of the config in force alone. Tuning compared the
-    /// others with each other.
-    pub(super) fn compare_outputs_apart(
+    /// The same where each program starts a process of its compiler: outputs of the config in force alone are compared.
+    /// Tuning compared the others with each other.
+    pub(super) fn begin_apart(
         &self,
         runner: &mut Runner<'_>,
         options: &RaceOptions,
-    ) -> Result<Result<(), NotMeasured>, RaceError> {
+    ) -> Result<Result<Blocks, NotMeasured>, RaceError> {
         let mut race = self.race.clone();
         race.job.candidates.truncate(IN_FORCE_OLD + 1);
-        self.compare(runner, &race, &options.clone().rounds(Some(FIRST_ROUNDS_APART)))
-    }
-
-    /// The programs in blocks, one for each compiler.
-    pub(super) fn blocks(&self, runner: &Runner<'_>, options: &RaceOptions) -> Result<Blocks, LedgerError> {
-        Blocks::new(&self.race, &*runner.timer, options, runner.ledger)
+        if let Err(why) = self.compare(runner, &race, &options.clone().rounds(Some(FIRST_ROUNDS_APART)))? {
+            return Ok(Err(why));
+        }
+        Ok(Ok(Blocks::apart(&self.race, runner, options)?))
     }
 
     fn compare(
@@ -216,39 +213,16 @@ impl OldAndNew {
         }))
     }
 
-    /// Measures one more pair of processes, unless the question is answered.
-    pub(super) fn add_pair(
-        &self,
-        runner: &mut Runner<'_>,
-        options: &RaceOptions,
-        question: &ProcessQuestion,
-    ) -> Result<Measured, RaceError> {
-        let others: Vec<usize> = (1..self.race.job.candidates.len()).collect();
-        let spreads = Spreads::of_pairs(options);
-        let is_open =
-            |known: &[Vec<ProcessRatio>]| self.changes(known, spreads, question).is_none_or(|all| all.is_open());
-        let is_first_look = Cell::new(true);
-        let is_wanted = |known: &[Vec<ProcessRatio>]| is_first_look.take() && is_open(known);
-        let known = program_ratios(runner, &self.race, options, (&others, &is_wanted))?;
-        let median = |candidate: usize| known.median_ns.get(candidate).copied().flatten();
-        Ok(Measured {
-            old_ns: median(IN_FORCE_OLD),
-            new_ns: median(IN_FORCE_NEW),
-            is_open: is_open(&known.processes),
-            pairs: known.processes.concat(),
-            changes: self.changes(&known.processes, spreads, question),
-        })
-    }
-
-    /// What blocks say so far.
+    /// What pairs of processes say so far.
     pub(super) fn look_at(
         &self,
-        (blocks, runner): (&Blocks, &Runner<'_>),
+        (blocks, ledger): (&Blocks, &Ledger),
         options: &RaceOptions,
         question: &ProcessQuestion,
     ) -> Result<Measured, LedgerError> {
-        let KnownBlocks { ratios, new_ns, old_ns } = blocks.known(runner.ledger)?;
-        let changes = self.changes(&ratios, Spreads::of_blocks(options), question);
+        let KnownBlocks { ratios, new_ns, old_ns } = blocks.known(ledger)?;
+        let spreads = Spreads { options, are_blocks: blocks.are_apart() };
+        let changes = self.changes(&ratios, spreads, question);
         let is_open = changes.as_ref().is_none_or(Changes::is_open);
         Ok(Measured { old_ns, new_ns, is_open, pairs: ratios.concat(), changes })
     }
@@ -308,15 +282,7 @@ struct Spreads<'o> {
     are_blocks: bool,
 }
 
-impl<'o> Spreads<'o> {
-    fn of_pairs(options: &'o RaceOptions) -> Self {
-        Self { options, are_blocks: false }
-    }
-
-    fn of_blocks(options: &'o RaceOptions) -> Self {
-        Self { options, are_blocks: true }
-    }
-
+impl Spreads<'_> {
     /// Of ratios within a process, and between two.
     fn of(self, processes: &[ProcessRatio]) -> [ProcessSpread; 2] {
         let within = self.options.spread_of(processes);

@@ -4,12 +4,13 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::counted::counted;
 use crate::decision::ProcessQuestion;
 use crate::failure::{Failure, FailureKind};
 use crate::ledger::Ledger;
 use crate::race::{RaceError, RaceOptions, Runner};
-use crate::timer::events::{Events, Slice};
-use crate::timer::{OneAtATime, Timer};
+use crate::timer::Timer;
+use crate::timer::events::{EventKind, Events, Slice};
 use crate::tune::PlannedInvocation;
 
 use super::blocks::Blocks;
@@ -59,7 +60,7 @@ impl TurnSetting<'_> {
 pub(super) struct InTurns {
     name: String,
     programs: OldAndNew,
-    /// Its blocks, where one process holds the device.
+    /// How processes measure them, once the outputs are compared.
     blocks: Option<Blocks>,
     /// Pairs of processes of this run, and the time that they took.
     pairs: u32,
@@ -68,53 +69,82 @@ pub(super) struct InTurns {
     is_done: bool,
 }
 
-/// Measures one pair of processes of each call, and again of those that are open. The outputs are compared before. An
-/// error ends all of them; those that are done say so.
+/// Measures all calls in one pair of fresh processes, and those that are open in the next one. The outputs are compared
+/// before. An error ends all of them; those that are done say so.
 pub(super) fn take_turns(
     setting: &TurnSetting<'_>,
     compilers: &mut Compilers<'_>,
     calls: &mut [&mut InTurns],
 ) -> Result<(), RaceError> {
-    match compilers {
-        Compilers::Together(both) => {
-            let mut runner = setting.runner(&mut **both);
-            while calls.iter().any(|call| !call.is_done) {
-                each_open(setting, calls, |call| call.turn(&mut runner, setting))?;
-            }
-            Ok(())
-        }
-        Compilers::Apart(both) => take_turns_apart(setting, both, calls),
-    }
-}
-
-/// The same where one process holds the device: each process measures the block of every call, because it takes long to
-/// start one. Blocks of the two compilers alternate as new, old, old, new, so that a drift of the machine cancels.
-fn take_turns_apart(
-    setting: &TurnSetting<'_>,
-    both: &mut OneAtATime<'_>,
-    calls: &mut [&mut InTurns],
-) -> Result<(), RaceError> {
-    let mut runner = setting.runner(both);
-    each_open(setting, calls, |call| call.begin_blocks(&mut runner, setting))?;
+    begin(setting, compilers, calls)?;
+    // blocks alternate as new, old, old, new, so that a drift of the machine cancels
     let mut order = [NEW, OLD];
-    while calls.iter().any(|call| !call.is_done) {
-        for side in order {
-            match both.alone(side) {
-                Ok(timer) => {
-                    let mut runner = setting.runner(timer);
-                    each_open(setting, calls, |call| call.measure_block(&mut runner, side))?;
+    for pair in 1.. {
+        let open = calls.iter().filter(|call| !call.is_done).count();
+        if open == 0 {
+            break;
+        }
+        let open = counted(open, "call");
+        setting.events.tell(EventKind::Ahead(&format!("pair {pair} of fresh processes measures {open}")));
+        match compilers {
+            Compilers::Together(both) => {
+                let started = both.restart(&[]).map(|()| &mut **both as &mut dyn Timer);
+                in_process(setting, started, calls, NEW)?;
+            }
+            Compilers::Apart(both) => {
+                for side in order {
+                    in_process(setting, both.alone(side), calls, side)?;
                 }
-                Err(failure) => each_open(setting, calls, |_| Err(RaceError::Failed(failure.clone())))?,
             }
         }
-        let runner = setting.runner(both);
         each_open(setting, calls, |call| {
             call.pairs += 1;
-            call.look_at_blocks(&runner, setting)
+            call.look(setting)
         })?;
         order.reverse();
     }
     Ok(())
+}
+
+/// Compares the outputs of each call, and looks at what an earlier run measured.
+fn begin(
+    setting: &TurnSetting<'_>,
+    compilers: &mut Compilers<'_>,
+    calls: &mut [&mut InTurns],
+) -> Result<(), RaceError> {
+    let options = setting.options;
+    match compilers {
+        Compilers::Together(both) => {
+            let mut runner = setting.runner(&mut **both);
+            each_open(setting, calls, |call| {
+                let begun = call.programs.begin(&mut runner, options)?;
+                call.begin(begun, setting)
+            })
+        }
+        Compilers::Apart(both) => {
+            let mut runner = setting.runner(&mut **both);
+            each_open(setting, calls, |call| {
+                let begun = call.programs.begin_apart(&mut runner, options)?;
+                call.begin(begun, setting)
+            })
+        }
+    }
+}
+
+/// Lets each open call measure in a fresh process. If none starts, no call can be measured.
+fn in_process(
+    setting: &TurnSetting<'_>,
+    started: Result<&mut dyn Timer, Failure>,
+    calls: &mut [&mut InTurns],
+    side: usize,
+) -> Result<(), RaceError> {
+    match started {
+        Ok(timer) => {
+            let mut runner = setting.runner(timer);
+            each_open(setting, calls, |call| call.measure(&mut runner, side))
+        }
+        Err(failure) => each_open(setting, calls, |_| Err(RaceError::Failed(failure.clone()))),
+    }
 }
 
 /// Does something for each open call. A failure of one ends that call.
@@ -162,37 +192,26 @@ impl InTurns {
         (self.last, self.is_done) = (Some(Err(why)), true);
     }
 
-    /// Takes a turn: the outputs are compared in the first one.
-    fn turn(&mut self, runner: &mut Runner<'_>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
-        if self.last.is_none()
-            && let Err(why) = self.programs.compare_outputs(runner, setting.options)?
-        {
-            self.fail(why);
-            return Ok(());
+    fn begin(&mut self, begun: Result<Blocks, NotMeasured>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
+        match begun {
+            Ok(blocks) => {
+                self.blocks = Some(blocks);
+                self.look(setting)
+            }
+            Err(why) => {
+                self.fail(why);
+                Ok(())
+            }
         }
-        let measured = self.programs.add_pair(runner, setting.options, setting.question)?;
-        self.pairs += 1;
-        self.take(measured, setting.options);
-        Ok(())
     }
 
-    /// Compares the outputs, and looks at what an earlier run measured.
-    fn begin_blocks(&mut self, runner: &mut Runner<'_>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
-        if let Err(why) = self.programs.compare_outputs_apart(runner, setting.options)? {
-            self.fail(why);
-            return Ok(());
-        }
-        self.blocks = Some(self.programs.blocks(runner, setting.options)?);
-        self.look_at_blocks(runner, setting)
-    }
-
-    fn measure_block(&mut self, runner: &mut Runner<'_>, side: usize) -> Result<(), RaceError> {
+    fn measure(&mut self, runner: &mut Runner<'_>, side: usize) -> Result<(), RaceError> {
         self.blocks.as_ref().map_or(Ok(()), |blocks| blocks.measure(runner, side))
     }
 
-    fn look_at_blocks(&mut self, runner: &Runner<'_>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
+    fn look(&mut self, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
         let Some(blocks) = &self.blocks else { return Ok(()) };
-        let measured = self.programs.look_at((blocks, runner), setting.options, setting.question)?;
+        let measured = self.programs.look_at((blocks, setting.ledger), setting.options, setting.question)?;
         self.take(measured, setting.options);
         Ok(())
     }
