@@ -1,5 +1,5 @@
-//! Calls that are measured in turns, a pair of processes each: the machine changes for some time, and each call meets
-//! more of its states if its pairs are spread over the run.
+//! Calls that are measured in turns: a pair of fresh processes measures all of them, and the next pair those that are
+//! open. So processes are started once for all calls, and each call meets more of the states of a machine that changes.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
