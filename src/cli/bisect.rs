@@ -41,7 +41,7 @@ pub(super) struct BisectArgs {
 /// Compares as few compilers as necessary with the first one, and prints which one changed each call.
 pub(super) fn run(args: &BisectArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
     let listed = Listed::read(&args.list, &args.change.side)?;
-    let change = match ChangeRun::new(&args.change, &listed.first, bars)? {
+    let change = match ChangeRun::new(&args.change, listed.ends(), bars)? {
         Ok(change) => change,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
     };
@@ -104,6 +104,11 @@ impl Listed {
 
     fn all(&self) -> impl Iterator<Item = &NamedCompiler> {
         std::iter::once(&self.first).chain(&self.others)
+    }
+
+    /// The first, and the last.
+    fn ends(&self) -> [&NamedCompiler; 2] {
+        [&self.first, self.others.last().unwrap_or(&self.first)]
     }
 
     fn get(&self, place: usize) -> Option<&NamedCompiler> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use indicatif::MultiProgress;
@@ -33,7 +33,7 @@ use super::fault::Fault;
 use super::options::{CacheArgs, part, probability, time};
 use super::plan::{PlanArgs, PlanSource, no_such_call, subject_of_page};
 use super::progress::Progress;
-use super::recorded_anew::record;
+use super::recorded_anew::{check, record};
 use super::say::say;
 use super::scan::NoLabels;
 use super::timers::{Executables, scratch, start_again, start_timer};
@@ -108,16 +108,19 @@ pub(super) struct ChangeRun<'a> {
 }
 
 impl<'a> ChangeRun<'a> {
-    /// Reads the module, or records in the first compiler's environment, and opens the cache, in which nothing that is
-    /// in force is written. The inner error is a module without labels.
+    /// Reads the module, or records in the first of the compilers' environments, and opens the cache, in which nothing
+    /// that is in force is written. The inner error is a module without labels.
     pub(super) fn new(
         args: &'a ChangeArgs,
-        first: &NamedCompiler,
+        [first, last]: [&NamedCompiler; 2],
         bars: &'a MultiProgress,
     ) -> Result<Result<Self, Scan>, Fault> {
         let (in_force, scratch) = (cache::open_for_reading(&args.cache)?, scratch()?);
-        let recorded = args.record.as_deref().map(|words| record(first, words, &scratch.path().join("recorded")));
-        let subject = match Subject::read(args, recorded.transpose()?)? {
+        if args.record.is_some() {
+            check([first, last])?;
+        }
+        let record = |words: &str| record(first, words, &scratch.path().join("recorded"));
+        let subject = match Subject::read(args, &record)? {
             Ok(subject) => subject,
             Err(scan) => return Ok(Err(scan)),
         };
@@ -160,7 +163,10 @@ impl<'a> ChangeRun<'a> {
 
     fn record_in(&self, compiler: &NamedCompiler, words: &str) -> Result<Registry, Fault> {
         let number = self.recordings.replace(self.recordings.get() + 1);
-        record(compiler, words, &self.scratch.path().join(format!("recorded-{number}")))
+        let recorded = record(compiler, words, &self.scratch.path().join(format!("recorded-{number}")));
+        // Ctrl-C ends the user's program, too
+        let is_cancelled = self.cancel.load(Ordering::Relaxed);
+        recorded.map_err(|fault| if is_cancelled { Fault::new(exit::INTERRUPTED, "ended by the user") } else { fault })
     }
 
     /// Starts both compilers' timers: beside each other, or one after the other where the device has one process at a
@@ -247,20 +253,20 @@ enum Subject {
 }
 
 impl Subject {
-    /// What is named, with the calls that were recorded anew, if they were.
-    fn read(args: &ChangeArgs, recorded: Option<Registry>) -> Result<Result<Self, Scan>, Fault> {
+    /// What is named, with the calls that are recorded anew, if they are. A mistake shows before that.
+    fn read(args: &ChangeArgs, record: &dyn Fn(&str) -> Result<Registry, Fault>) -> Result<Result<Self, Scan>, Fault> {
         let is_registry = |subject: &&PathBuf| subject.join("registry.json").is_file();
-        match (&args.subject, recorded) {
+        match (&args.subject, &args.record) {
             (Some(subject), Some(_)) if is_registry(&subject) => {
                 let message =
                     format!("`--record` records the calls: leave out `{}`, or name a module", subject.display());
                 Err(Fault::new(exit::USAGE, message))
             }
-            (Some(module), Some(recorded)) => {
-                let read = args.plan.read_with(module, NoLabels::Explained, || Ok(recorded))?;
+            (Some(module), Some(words)) => {
+                let read = args.plan.read_with(module, NoLabels::Explained, || record(words))?;
                 Ok(read.map(Self::Module))
             }
-            (None, Some(recorded)) => Ok(Ok(Self::Registry(recorded))),
+            (None, Some(words)) => Ok(Ok(Self::Registry(record(words)?))),
             (Some(subject), None) if is_registry(&subject) => Ok(Ok(Self::Registry(registry::open(subject)?))),
             (Some(module), None) => Ok(args.plan.read(module, NoLabels::Explained)?.map(Self::Module)),
             (None, None) => Err(Fault::new(exit::USAGE, "name a module or a registry, or `--record`")),

@@ -54,7 +54,7 @@ pub(super) fn run(args: &UpgradeArgs, bars: &MultiProgress, out: &mut dyn Write)
     let junit = args.junit.as_deref().map(|path| OutputFile::at(path, "report of `--junit`")).transpose()?;
     let report = args.report.as_deref().map(|path| OutputFile::at(path, "report")).transpose()?;
     let [old, new] = [args.side("--old", &args.old)?, args.side("--new", &args.new)?];
-    let change = match ChangeRun::new(&args.change, &old, bars)? {
+    let change = match ChangeRun::new(&args.change, [&old, &new], bars)? {
         Ok(change) => change,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
     };

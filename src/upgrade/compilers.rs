@@ -26,4 +26,17 @@ impl Compilers<'_> {
             Self::Apart(both) => both.alone(NEW),
         }
     }
+
+    /// Both as one.
+    pub(super) fn as_one(&mut self) -> &mut dyn Timer {
+        match self {
+            Self::Together(both) => &mut **both,
+            Self::Apart(both) => &mut **both,
+        }
+    }
+
+    /// Whether one process holds the device.
+    pub(super) fn are_apart(&self) -> bool {
+        matches!(self, Self::Apart(_))
+    }
 }

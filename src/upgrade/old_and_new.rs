@@ -166,32 +166,25 @@ impl OldAndNew {
         Ok(Ok(Self { race, baseline, best, _inputs: inputs }))
     }
 
-    /// Compares the programs' outputs, in one pair of processes, whose times decide nothing, and says how further ones
-    /// measure.
+    /// Compares the programs' outputs, in processes whose times decide nothing, and says how further ones measure. Where
+    /// each program starts a process of its compiler, those of the config in force alone are compared: tuning compared
+    /// the others with each other.
     pub(super) fn begin(
         &self,
         runner: &mut Runner<'_>,
         options: &RaceOptions,
+        are_apart: bool,
     ) -> Result<Result<Blocks, NotMeasured>, RaceError> {
-        if let Err(why) = self.compare(runner, &self.race, &options.clone().rounds(Some(FIRST_ROUNDS)))? {
+        let (mut race, mut rounds) = (self.race.clone(), FIRST_ROUNDS);
+        if are_apart {
+            race.job.candidates.truncate(IN_FORCE_OLD + 1);
+            rounds = FIRST_ROUNDS_APART;
+        }
+        if let Err(why) = self.compare(runner, &race, &options.clone().rounds(Some(rounds)))? {
             return Ok(Err(why));
         }
-        Ok(Ok(Blocks::together(&self.race, runner, options)?))
-    }
-
-    /// The same where each program starts a process of its compiler: outputs of the config in force alone are compared.
-    /// Tuning compared the others with each other.
-    pub(super) fn begin_apart(
-        &self,
-        runner: &mut Runner<'_>,
-        options: &RaceOptions,
-    ) -> Result<Result<Blocks, NotMeasured>, RaceError> {
-        let mut race = self.race.clone();
-        race.job.candidates.truncate(IN_FORCE_OLD + 1);
-        if let Err(why) = self.compare(runner, &race, &options.clone().rounds(Some(FIRST_ROUNDS_APART)))? {
-            return Ok(Err(why));
-        }
-        Ok(Ok(Blocks::apart(&self.race, runner, options)?))
+        let blocks = if are_apart { Blocks::apart } else { Blocks::together };
+        Ok(Ok(blocks(&self.race, runner, options)?))
     }
 
     fn compare(

@@ -76,7 +76,9 @@ pub(super) fn take_turns(
     compilers: &mut Compilers<'_>,
     calls: &mut [&mut InTurns],
 ) -> Result<(), RaceError> {
-    begin(setting, compilers, calls)?;
+    let are_apart = compilers.are_apart();
+    let mut runner = setting.runner(compilers.as_one());
+    each_open(setting, calls, |call| call.begin(&mut runner, setting, are_apart))?;
     // blocks alternate as new, old, old, new, so that a drift of the machine cancels
     let mut order = [NEW, OLD];
     for pair in 1.. {
@@ -104,31 +106,6 @@ pub(super) fn take_turns(
         order.reverse();
     }
     Ok(())
-}
-
-/// Compares the outputs of each call, and looks at what an earlier run measured.
-fn begin(
-    setting: &TurnSetting<'_>,
-    compilers: &mut Compilers<'_>,
-    calls: &mut [&mut InTurns],
-) -> Result<(), RaceError> {
-    let options = setting.options;
-    match compilers {
-        Compilers::Together(both) => {
-            let mut runner = setting.runner(&mut **both);
-            each_open(setting, calls, |call| {
-                let begun = call.programs.begin(&mut runner, options)?;
-                call.begin(begun, setting)
-            })
-        }
-        Compilers::Apart(both) => {
-            let mut runner = setting.runner(&mut **both);
-            each_open(setting, calls, |call| {
-                let begun = call.programs.begin_apart(&mut runner, options)?;
-                call.begin(begun, setting)
-            })
-        }
-    }
 }
 
 /// Lets each open call measure in a fresh process. If none starts, no call can be measured.
@@ -192,8 +169,9 @@ impl InTurns {
         (self.last, self.is_done) = (Some(Err(why)), true);
     }
 
-    fn begin(&mut self, begun: Result<Blocks, NotMeasured>, setting: &TurnSetting<'_>) -> Result<(), RaceError> {
-        match begun {
+    /// Compares the outputs, and looks at what an earlier run measured.
+    fn begin(&mut self, runner: &mut Runner<'_>, setting: &TurnSetting<'_>, are_apart: bool) -> Result<(), RaceError> {
+        match self.programs.begin(runner, setting.options, are_apart)? {
             Ok(blocks) => {
                 self.blocks = Some(blocks);
                 self.look(setting)

@@ -88,3 +88,22 @@ def test_a_script_without_calls_is_named(program, places):
     (places / "train.py").write_text("")
     done = upgrade(program, places, "train.py")
     assert done.returncode == 5 and "it recorded no call" in done.stderr.splitlines()[-1], done.stderr
+
+
+def test_what_is_wrong_is_told_before_anything_is_recorded(program, places):
+    (places / "train.py").write_text("open('ran', 'w')")
+    old, new = environment(places, "old"), places / "new/bin/python"
+    new.parent.mkdir(parents=True)
+    new.write_text(f'#!/bin/sh\nPYTHONPATH= VIRTUAL_ENV= exec "{sys._base_executable}" "$@"\n')
+    new.chmod(0o755)
+    (places / "registry").mkdir()
+    (places / "registry/registry.json").write_text("{}")
+    words = [program, "upgrade", "--old", old, "--cache", "cache", "--record", "train.py"]
+    for more, code, said in [
+        (["--new", "new"], 5, "`new`: `--record`: it has no `autotune_lowered`: install it there"),
+        (["registry", "--new", old], 2, "leave out `registry`, or name a module"),
+        (["missing.mlir", "--new", old], 4, "`missing.mlir`: no such file or folder"),
+    ]:
+        done = subprocess.run([*words, *more], cwd=places, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (code, "") and said in done.stderr.splitlines()[-1], done.stderr
+    assert not (places / "ran").exists()
