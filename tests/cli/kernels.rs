@@ -58,6 +58,20 @@ fn the_examples_kernels_and_their_block_sizes_are_listed() {
     assert!(row.ends_with("out_block_size=128 (defaults)"), "{table}");
 }
 
+/// `tests/data/hlo/kernels/make.py` says what is launched, and on which of its lines.
+#[test]
+fn bytecode_says_of_a_launch_what_text_says() {
+    let place = Place::new();
+    for file in ["launch.mlir", "launch.mlirbc", "launch.portable.mlirbc"] {
+        let (_, kernels) = scanned(&place, &format!("tests/data/hlo/kernels/{file}"), &[]);
+        let [kernel] = kernels.as_slice() else { panic!("{file}: {kernels:?}") };
+        let launch = json!([kernel["grid"], kernel["num_warps"], kernel["num_stages"], kernel["operands"]]);
+        assert_eq!(launch, json!([[300, 2, 1], 4, 3, ["f32[4800,32]"]]), "{file}");
+        assert_eq!(kernel["source"], "tests/data/hlo/kernels/make.py:22", "{file}");
+        assert_eq!(brief(kernel), ("mha num_stages=3 num_warps=4".to_owned(), 1), "{file}");
+    }
+}
+
 #[test]
 fn a_kernel_on_defaults_fails_where_that_is_asked() {
     let place = Place::new();

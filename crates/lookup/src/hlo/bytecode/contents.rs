@@ -15,13 +15,17 @@ mod code {
     pub(super) const STRING: u64 = 2;
     pub(super) const STRING_WITH_TYPE: u64 = 3;
     pub(super) const SYMBOL: u64 = 4;
+    pub(super) const INTEGER: u64 = 8;
     pub(super) const CALL_SITE: u64 = 10;
+    pub(super) const FILE_LINE: u64 = 11;
     pub(super) const FUSED: u64 = 12;
     pub(super) const FUSED_WITH_METADATA: u64 = 13;
     pub(super) const NAME: u64 = 14;
+    pub(super) const FILE_RANGE: u64 = 22;
 
     pub(super) const VHLO_ARRAY: u64 = 1;
     pub(super) const VHLO_DICTIONARY: u64 = 6;
+    pub(super) const VHLO_INTEGER: u64 = 9;
     pub(super) const VHLO_STRING: u64 = 14;
     pub(super) const VHLO_TYPE_EXTENSIONS: u64 = 18;
 }
@@ -70,6 +74,17 @@ impl<'a> Contents<'a> {
         }
     }
 
+    /// An integer of 9 to 64 bits; shorter ones are written as a byte, and no launch has any.
+    pub(super) fn integer(&self, attribute: usize) -> Option<i64> {
+        match self.fields(attribute)? {
+            (b"builtin", code::INTEGER, mut fields) | (b"vhlo", code::VHLO_INTEGER, mut fields) => {
+                let _its_type = fields.index().ok()?;
+                fields.signed().ok()
+            }
+            _ => None,
+        }
+    }
+
     /// The attribute with this name in a dictionary.
     pub(super) fn member(&self, dictionary: usize, name: &[u8]) -> Option<usize> {
         let (dialect, code, mut pairs) = self.fields(dictionary)?;
@@ -112,6 +127,35 @@ impl<'a> Contents<'a> {
     /// The scope that a location names, by the rule of the text's reader.
     pub(super) fn scope(&mut self, location: usize) -> Cow<'a, [u8]> {
         self.scope_within(location, 0).unwrap_or_default()
+    }
+
+    /// The functions around a location, the innermost first, and the file and line of the innermost, by the rule of the
+    /// text's reader.
+    pub(super) fn place(&self, mut location: usize) -> (Vec<&'a [u8]>, Option<(&'a [u8], u64)>) {
+        let mut functions = Vec::new();
+        for _ in 0..MAX_DEPTH {
+            let Some((b"builtin", code, mut fields)) = self.fields(location) else { break };
+            let mut field = || fields.index().ok();
+            let next = match code {
+                code::FILE_LINE | code::FILE_RANGE => {
+                    // a range says how many numbers follow, the first of which is the line
+                    let file = field().and_then(|file| self.string(file));
+                    let counted = if code == code::FILE_RANGE { field() } else { Some(1) };
+                    let line = counted.filter(|&numbers| numbers > 0).and_then(|_| field());
+                    return (functions, file.zip(line.map(|line| line as u64)));
+                }
+                code::NAME => {
+                    functions.extend(field().and_then(|own| self.string(own)));
+                    field()
+                }
+                code::CALL_SITE => field(),
+                code::FUSED | code::FUSED_WITH_METADATA => field().filter(|&count| count > 0).and_then(|_| field()),
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            location = next;
+        }
+        (functions, None)
     }
 
     fn scope_within(&mut self, location: usize, depth: usize) -> Option<Cow<'a, [u8]>> {

@@ -220,8 +220,10 @@ impl<'a> Walk<'a, '_> {
             ("kernel_metadata", inside(own(b"mhlo.frontend_attributes"), b"kernel_metadata")),
         ];
         let text = |(name, value): (&'static str, Option<usize>)| Some((name, self.contents.string(value?)?));
-        let found: Vec<_> = found.into_iter().filter_map(text).collect();
-        spelling::of_strings(&mut self.contents, &found).into()
+        let texts: Vec<_> = found.into_iter().filter_map(text).collect();
+        let number = |name: &'static str| Some((name, self.contents.integer(inside(config, name.as_bytes())?)?));
+        let launch: Vec<_> = spelling::LAUNCH.into_iter().filter_map(number).collect();
+        spelling::of_kernel(&mut self.contents, &texts, &launch).into()
     }
 
     fn plain(
@@ -240,6 +242,11 @@ impl<'a> Walk<'a, '_> {
         }
         let attributes = self.spelled(operation);
         let mut node = Node { scope, attributes, holder: place.holder, ..self.described(operation) };
+        if self.spells_attributes && node.opcode.ends_with("custom_call") {
+            let (functions, line) = self.contents.place(location);
+            node.functions = functions.into_iter().map(String::from_utf8_lossy).collect();
+            node.place = line.map(|(file, line)| (String::from_utf8_lossy(file), line));
+        }
         let mut results = 0;
         if operation.mask & has::RESULTS != 0 {
             results = reader.varint()?;

@@ -39,6 +39,9 @@ const SCATTER: [&str; 5] = [
 /// What is noted of arguments and results.
 const NOTED: [&str; 3] = ["tf.aliasing_output", "jax.buffer_donor", "jax.result_info"];
 
+/// The numbers of a Triton kernel's launch.
+pub(super) const LAUNCH: [&str; 5] = ["grid_x", "grid_y", "grid_z", "num_warps", "num_stages"];
+
 /// Most numbers of a list: one for each dimension of an array.
 const MAX_NUMBERS: usize = 64;
 
@@ -56,8 +59,13 @@ pub(super) fn of_indexing(contents: &mut Contents<'_>, attributes: &[(&'static s
     contents.afford(text.into_bytes())
 }
 
-/// `kernel_name = "gmm", kernel_metadata = "{}"` of strings by their names.
-pub(super) fn of_strings(contents: &mut Contents<'_>, strings: &[(&'static str, &[u8])]) -> Vec<u8> {
+/// `kernel_name = "mha", kernel_metadata = "{}", backend_config = {grid_x = 16}` of strings and of the numbers of a launch
+/// by their names.
+pub(super) fn of_kernel(
+    contents: &mut Contents<'_>,
+    strings: &[(&'static str, &[u8])],
+    launch: &[(&'static str, i64)],
+) -> Vec<u8> {
     let mut text = Vec::new();
     for (name, value) in strings {
         if !text.is_empty() {
@@ -72,6 +80,11 @@ pub(super) fn of_strings(contents: &mut Contents<'_>, strings: &[(&'static str, 
             }
         }
         text.push(b'"');
+    }
+    if !launch.is_empty() {
+        let numbers: Vec<String> = launch.iter().map(|(name, number)| format!("{name} = {number}")).collect();
+        let before = if text.is_empty() { "" } else { ", " };
+        text.extend(format!("{before}backend_config = {{{}}}", numbers.join(", ")).bytes());
     }
     contents.afford(text)
 }
