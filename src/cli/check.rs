@@ -27,6 +27,7 @@ use crate::tune::{Session, Stopped, TuneError, TuneOptions, TuningPlan};
 
 use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
+use super::executables::Executables;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::options::{CacheArgs, Format, FormatArg, part, probability, seconds};
@@ -37,7 +38,7 @@ use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::{NoLabels, nothing_matched};
-use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::timers::{TimerArgs, scratch, start_timer};
 use super::tolerance_args::ToleranceArgs;
 use super::{cache, executables, exit, option_modules, selftest};
 
@@ -155,10 +156,9 @@ impl<'a> OpenCheck<'a> {
         module: Option<CheckedModule>,
     ) -> Result<Self, Fault> {
         let (cancel, scratch) = (cancel_flag()?, scratch()?);
-        let executables = executables::folder_for(&ledger, scratch.path())?;
-        let (compiled, verify_key) = (args.compiled.as_slice(), args.cache.verify_key.as_deref());
-        let from = Executables { kept: &executables, compiled, verify_key };
-        let timer = start_timer(&args.timer, from)?;
+        let kept = Executables::kept(executables::folder_for(&ledger, scratch.path())?);
+        let from = kept.and_compiled(&args.compiled, args.cache.verify_key.as_deref())?;
+        let timer = start_timer(&args.timer, &from)?;
         ledger.cache_mut().set_finds_replayed(timer.info().source == measured_by::Source::Replay);
         if timer.info().can.only_one_job_a_call {
             let message =

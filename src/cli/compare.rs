@@ -18,13 +18,14 @@ use crate::timer::{Build, SideBySide, Timer};
 use super::confirm_args::ConfirmArgs;
 use super::contestants::{ContestantArgs, Contestants};
 use super::ending::cancel_flag;
+use super::executables::Executables;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::named_timer::refuse_replay;
 use super::options::{CacheArgs, FormatArg, part, time};
 use super::programs::ProgramReader;
 use super::progress::Progress;
-use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::timers::{TimerArgs, scratch, start_timer};
 use super::tolerance_args::ToleranceArgs;
 use super::{cache, executables, exit};
 
@@ -163,7 +164,7 @@ fn start(timers: &[TimerArgs], folder: &Path) -> Result<(Box<dyn Timer>, Vec<Str
     let mut started = Vec::with_capacity(timers.len());
     let mut names = Vec::with_capacity(timers.len());
     for timer in timers {
-        let timer = start_timer(timer, Executables::kept(folder))?;
+        let timer = start_timer(timer, &Executables::kept(folder))?;
         let compiler = timer.info().device.environment.compiler();
         names.push(compiler.map_or_else(|| timer.info().name.clone(), |with| format!("{}, {with}", timer.info().name)));
         started.push(timer);
@@ -172,7 +173,7 @@ fn start(timers: &[TimerArgs], folder: &Path) -> Result<(Box<dyn Timer>, Vec<Str
     let first = others.next().ok_or_else(|| Fault::new(exit::USAGE, "name two or more modules"))?;
     let mut others: Vec<Box<dyn Timer>> = others.collect();
     let Some(own) = timers.first().filter(|_| !others.is_empty()) else { return Ok((first, names)) };
-    others.push(start_timer(own, Executables::kept(folder))?);
+    others.push(start_timer(own, &Executables::kept(folder))?);
     Ok((Box::new(SideBySide::new(first, others).map_err(Fault::device)?), names))
 }
 

@@ -29,6 +29,7 @@ use crate::upgrade::{
 use super::compiler_side::{NamedCompiler, SideArgs};
 use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
+use super::executables::Executables;
 use super::fault::Fault;
 use super::options::{CacheArgs, part, probability, time};
 use super::plan::{PlanArgs, PlanSource, no_such_call, subject_of_page};
@@ -36,7 +37,7 @@ use super::progress::Progress;
 use super::recorded_anew::{check, record};
 use super::say::say;
 use super::scan::NoLabels;
-use super::timers::{Executables, scratch, start_again, start_timer};
+use super::timers::{scratch, start_again, start_timer};
 use super::tolerance_args::ToleranceArgs;
 use super::{cache, exit, registry, selftest};
 
@@ -208,7 +209,7 @@ impl<'a> ChangeRun<'a> {
 
     /// Starts a timer for the first time: it says what it is.
     fn start_first(&self, side: &NamedCompiler) -> Result<Box<dyn Timer>, Fault> {
-        start_timer(&side.timer, Executables::kept(self.scratch.path()))
+        start_timer(&side.timer, &Executables::kept(self.scratch.path()))
             .map_err(|fault| Fault::new(fault.code, format!("`{}`: {}", side.name, fault.message)))
     }
 
@@ -216,7 +217,7 @@ impl<'a> ChangeRun<'a> {
     fn starter<'t>(&'t self, side: &'t NamedCompiler) -> StartTimer<'t> {
         let kept = self.scratch.path();
         Box::new(move || {
-            start_again(&side.timer, Executables::kept(kept))
+            start_again(&side.timer, &Executables::kept(kept))
                 .map_err(|fault| Failure::new(FailureKind::Device, format!("`{}`: {}", side.name, fault.message)))
         })
     }

@@ -13,12 +13,13 @@ use crate::report::{DevicesOf, PeaksOfDevice, ShownDevices, write_json};
 use crate::timer::WorkerLimits;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, ProbedPlugin, discover, probe};
 
+use super::executables::Executables;
 use super::exit;
 use super::fault::Fault;
 use super::named_timer::{NamedTimer, refuse_replay, settle};
 use super::options::{FormatArg, HereArgs, LimitArgs};
 use super::output_file::OutputFile;
-use super::timers::{Executables, TimerArgs, options, scratch, start_named, start_timer};
+use super::timers::{TimerArgs, options, scratch, start_named, start_timer};
 
 /// Seconds after which a built-in program counts as hung.
 const TIMEOUT: u64 = 120;
@@ -55,7 +56,7 @@ fn peaks(args: &DeviceArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     refuse_replay(&args.here.timer, ": only a device has peaks to measure")?;
     let file = args.output.as_deref().map(|path| OutputFile::at(path, "peaks")).transpose()?;
     let scratch = scratch()?;
-    let mut timer = start_timer(&TimerArgs::from(&args.here), Executables::kept(scratch.path()))?;
+    let mut timer = start_timer(&TimerArgs::from(&args.here), &Executables::kept(scratch.path()))?;
     let measured = measure_peaks(&mut *timer, scratch.path()).map_err(Fault::device)?;
     if let Some(file) = file {
         file.write(|out| write_json(out, &measured.peaks.to_file()))?;
@@ -126,7 +127,7 @@ pub(super) fn chosen(here: &HereArgs) -> Result<DeviceFingerprint, Fault> {
 }
 
 fn settled(here: &HereArgs) -> Result<NamedTimer, Fault> {
-    let (named, which) = settle(&here.timer, &here.plugin, &[])?;
+    let (named, which) = settle(&here.timer, &here.plugin, false)?;
     // a look-up's stderr holds what is wrong with its result
     if let Some(which) = which {
         tracing::info!("{which}");
@@ -137,6 +138,6 @@ fn settled(here: &HereArgs) -> Result<NamedTimer, Fault> {
 /// The name and the device of a timer.
 fn started(named: NamedTimer, here: &HereArgs) -> Result<(String, DeviceFingerprint), Fault> {
     let scratch = scratch()?;
-    let timer = start_named(named, &TimerArgs::from(here), Executables::kept(scratch.path()))?;
+    let timer = start_named(named, &TimerArgs::from(here), &Executables::kept(scratch.path()))?;
     Ok((timer.info().name.clone(), timer.info().device.clone()))
 }

@@ -1,15 +1,43 @@
-//! Where executables are kept, and how many.
+//! Where a run's executables come from, and where and how many are kept.
 
 use std::path::{Path, PathBuf};
 
 use crate::ledger::Ledger;
-use crate::timer::pjrt::{ExecutableBounds, bound_executables, keeps_executables};
+use crate::timer::pjrt::{CompiledOptions, ExecutableBounds, bound_executables, keeps_executables};
 
+use super::cache::{CacheUse, RunCache};
 use super::exit;
 use super::fault::Fault;
+use super::signature::trusted_keys;
 
 /// Variable for the maximum total size of a cache folder's executables, in MiB.
 const LIMIT: &str = "AUTOTUNE_LOWERED_EXECUTABLES_MIB";
+
+/// Where executables come from.
+#[derive(Debug, Clone)]
+pub(super) struct Executables {
+    /// The folder of kept executables.
+    pub(super) kept: PathBuf,
+    /// Stores compiled without the device, if there are any.
+    pub(super) compiled: Option<CompiledOptions>,
+}
+
+impl Executables {
+    /// Only the executables of a folder.
+    pub(super) fn kept(kept: impl Into<PathBuf>) -> Self {
+        Self { kept: kept.into(), compiled: None }
+    }
+
+    /// The same and those of stores, signed by this user or by the owner of these keys.
+    pub(super) fn and_compiled(mut self, stores: &[PathBuf], verify_key: Option<&Path>) -> Result<Self, Fault> {
+        if !stores.is_empty() {
+            let compiled = CompiledOptions::new(stores, trusted_keys(verify_key)?);
+            compiled.check().map_err(Fault::input)?;
+            self.compiled = Some(compiled);
+        }
+        Ok(self)
+    }
+}
 
 /// The bounds that the user set, or the defaults.
 pub(super) fn bounds() -> Result<ExecutableBounds, Fault> {
@@ -23,6 +51,14 @@ pub(super) fn bounds() -> Result<ExecutableBounds, Fault> {
         bounds.bytes = mib.saturating_mul(1 << 20);
     }
     Ok(bounds)
+}
+
+/// The folder of the executables of a run that uses a cache so.
+pub(super) fn folder_of_run(cache: &RunCache, how: CacheUse, scratch: &Path) -> Result<PathBuf, Fault> {
+    match how {
+        CacheUse::Looks => Ok(folder_to_look_in(cache.folder.as_deref(), scratch)),
+        CacheUse::Ignores | CacheUse::Keeps => folder_for(&cache.ledger, scratch),
+    }
 }
 
 /// The folder for a run's executables: that of the cache, pruned to its bounds, if this process may write it, or else a

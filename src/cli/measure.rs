@@ -10,13 +10,14 @@ use crate::measured_by::{CacheState, LaunchMode};
 use crate::report::MeasuredDocument;
 use crate::timer::events::Events;
 
+use super::executables::Executables;
 use super::exit;
 use super::fault::Fault;
 use super::input_args::InputArgs;
 use super::named_timer::refuse_replay;
 use super::options::{FormatArg, LimitArgs, PluginArgs, cache_state, launch};
 use super::programs::ProgramReader;
-use super::timers::{Executables, TimerArgs, scratch, start_for_profiles};
+use super::timers::{TimerArgs, scratch, start_for_profiles};
 
 #[derive(Debug, Args)]
 pub(super) struct MeasureArgs {
@@ -71,7 +72,7 @@ pub(super) fn run(args: &MeasureArgs, out: &mut dyn Write) -> Result<u8, Fault> 
     let cache_state = args.cache_state.clone();
     let launch = args.launch.clone();
     let timer = TimerArgs { timer, metric: None, needs_profiles: true, cache_state, launch, plugin, limits };
-    let mut timer = start_for_profiles(&timer, Executables::kept(scratch.path()))?;
+    let mut timer = start_for_profiles(&timer, &Executables::kept(scratch.path()))?;
     let options = MeasureOptions {
         iterations: args.iterations,
         inputs: args.inputs.options(),

@@ -33,6 +33,7 @@ mod measure;
 mod merge;
 mod meta;
 mod named_timer;
+mod no_labels;
 mod option_args;
 mod option_modules;
 mod option_setting;

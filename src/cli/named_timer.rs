@@ -27,12 +27,12 @@ impl From<UnknownTimer> for Fault {
 pub(super) fn settle(
     timer: &str,
     plugin: &PluginArgs,
-    compiled: &[PathBuf],
+    is_for_stores: bool,
 ) -> Result<(NamedTimer, Option<String>), Fault> {
     let given = plugin.plugin.as_deref();
     let named = match timer.parse()? {
         // these apply to plugins only
-        TimerName::Auto => return settle_auto(given, !plugin.client_options.is_empty() || !compiled.is_empty()),
+        TimerName::Auto => return settle_auto(given, is_for_stores || !plugin.client_options.is_empty()),
         TimerName::Pjrt => NamedTimer::Plugin(first_plugin(given)?),
         TimerName::Jax(None) => NamedTimer::Jax(active_python()?),
         TimerName::Jax(Some(python)) => NamedTimer::Jax(python),

@@ -15,12 +15,13 @@ use crate::timer::events::Events;
 
 use super::compare::ProgramRaceArgs;
 use super::ending::cancel_flag;
+use super::executables::Executables;
 use super::fault::Fault;
 use super::named_timer::refuse_replay;
 use super::options::{part, time};
 use super::output_file::OutputFile;
 use super::progress::Progress;
-use super::timers::{Executables, scratch, start_timer};
+use super::timers::{scratch, start_timer};
 use super::{compare, executables, exit};
 
 #[derive(Debug, Args)]
@@ -56,7 +57,7 @@ pub(super) fn run(args: &ProveArgs, bars: &MultiProgress, out: &mut dyn Write) -
     let scratch = scratch()?;
     let ledger = args.race.ledger()?;
     let folder = executables::folder_for(&ledger, scratch.path())?;
-    let mut timer = start_timer(&args.race.timer, Executables::kept(&folder))?;
+    let mut timer = start_timer(&args.race.timer, &Executables::kept(folder))?;
     let options = args.race.options(args.rounds, args.budget, args.min_difference);
     let events = Events::default().and(Progress::new(bars.clone()));
     let mut runner = Runner::new(&mut *timer, &ledger, &cancel, &events);

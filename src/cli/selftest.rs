@@ -21,12 +21,13 @@ use crate::timer::events::Events;
 
 use super::confirm_args::ConfirmArgs;
 use super::ending::cancel_flag;
+use super::executables::Executables;
 use super::fault::Fault;
 use super::named_timer::refuse_replay;
 use super::options::{CacheArgs, FormatArg};
 use super::progress::Progress;
 use super::say::say;
-use super::timers::{Executables, TimerArgs, scratch, start_timer};
+use super::timers::{TimerArgs, scratch, start_timer};
 use super::{cache, executables, exit};
 
 #[derive(Debug, Args)]
@@ -65,7 +66,7 @@ pub(super) fn run(args: &SelftestArgs, bars: &MultiProgress, out: &mut dyn Write
     let lock = FolderLock::acquire(&folder)?;
     let scratch = scratch()?;
     let folder_of_executables = executables::within_bounds(&folder)?;
-    let mut timer = start_timer(&args.timer, Executables::kept(&folder_of_executables))?;
+    let mut timer = start_timer(&args.timer, &Executables::kept(folder_of_executables))?;
     let options = SelftestOptions {
         copies: args.copies as usize,
         rounds: args.rounds,

@@ -12,17 +12,17 @@ use crate::io_hint::scratch_hint;
 use crate::measured_by::{CacheState, LaunchMode, Metric};
 use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
-use crate::timer::pjrt::{CompiledOptions, FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
+use crate::timer::pjrt::{FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
 use crate::timer::{
     CommandTimer, CompileTimes, HOST_CLOCK, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits,
 };
 
+use super::executables::Executables;
 use super::exit;
 use super::fault::Fault;
 use super::named_timer::{NamedTimer, settle};
 use super::options::{LimitArgs, PluginArgs, cache_state, launch, metric};
 use super::say::say;
-use super::signature::trusted_keys;
 
 /// The timer of candidates and cached configs, its device, and its limits.
 #[derive(Debug, Clone, Args)]
@@ -51,29 +51,11 @@ pub(super) struct TimerArgs {
     pub limits: LimitArgs,
 }
 
-/// Where executables come from.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Executables<'a> {
-    /// The folder of kept executables.
-    pub(super) kept: &'a Path,
-    /// Stores compiled without the device.
-    pub(super) compiled: &'a [PathBuf],
-    /// Keys whose executables are loaded, besides those of this user's own key.
-    pub(super) verify_key: Option<&'a Path>,
-}
-
-impl<'a> Executables<'a> {
-    /// Only the executables of a folder.
-    pub(super) fn kept(kept: &'a Path) -> Self {
-        Self { kept, compiled: &[], verify_key: None }
-    }
-}
-
 /// Starts a timer for the first device, or for the named one.
 pub(super) fn start_first(
     args: &TimerArgs,
     devices: Option<&[usize]>,
-    executables: Executables<'_>,
+    executables: &Executables,
 ) -> Result<Box<dyn Timer>, Fault> {
     let Some(devices) = devices else { return start_timer(args, executables) };
     if !matches!(args.timer.parse()?, TimerName::Auto | TimerName::Pjrt | TimerName::Jax(_)) {
@@ -89,7 +71,7 @@ pub(super) fn start_others(
     args: &TimerArgs,
     first: &dyn Timer,
     groups: &[usize],
-    executables: Executables<'_>,
+    executables: &Executables,
 ) -> Result<Vec<Box<dyn Timer>>, Fault> {
     let mut timers = Vec::new();
     for &device in groups.iter().skip(1) {
@@ -105,20 +87,20 @@ pub(super) fn start_others(
     Ok(timers)
 }
 
-fn start_on(device: usize, args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
+fn start_on(device: usize, args: &TimerArgs, executables: &Executables) -> Result<Box<dyn Timer>, Fault> {
     let plugin = PluginArgs { device, ..args.plugin.clone() };
     start_timer(&TimerArgs { plugin, ..args.clone() }, executables)
 }
 
 /// Starts a timer and prints its notes.
-pub(super) fn start_timer(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
+pub(super) fn start_timer(args: &TimerArgs, executables: &Executables) -> Result<Box<dyn Timer>, Fault> {
     let timer = start_for_profiles(args, executables)?;
     timer.info().notes.iter().filter(|note| note.starts_with(HOST_CLOCK)).for_each(|note| say(note));
     Ok(timer)
 }
 
 /// The same for who needs profiles, and without them fails instead of taking times by the host clock.
-pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
+pub(super) fn start_for_profiles(args: &TimerArgs, executables: &Executables) -> Result<Box<dyn Timer>, Fault> {
     let timer = start_again(args, executables)?;
     let (device, by) = (&timer.info().device.identity, timer.info().measured_by(&args.cache_state));
     if args.launch.is_some() && by.launch != args.launch {
@@ -140,13 +122,13 @@ pub(super) fn start_for_profiles(args: &TimerArgs, executables: Executables<'_>)
 }
 
 /// Starts a timer that has said what it is before.
-pub(super) fn start_again(args: &TimerArgs, executables: Executables<'_>) -> Result<Box<dyn Timer>, Fault> {
+pub(super) fn start_again(args: &TimerArgs, executables: &Executables) -> Result<Box<dyn Timer>, Fault> {
     let timer = &args.timer;
-    if !executables.compiled.is_empty() && !matches!(timer.parse()?, TimerName::Auto | TimerName::Pjrt) {
+    if executables.compiled.is_some() && !matches!(timer.parse()?, TimerName::Auto | TimerName::Pjrt) {
         let message = format!("`--compiled` is for the timer `pjrt`: `{timer}` loads no executables");
         return Err(Fault::new(exit::USAGE, message));
     }
-    let (named, which) = settle(timer, &args.plugin, executables.compiled)?;
+    let (named, which) = settle(timer, &args.plugin, executables.compiled.is_some())?;
     if let Some(which) = which {
         say(&which);
     }
@@ -157,17 +139,12 @@ pub(super) fn start_again(args: &TimerArgs, executables: Executables<'_>) -> Res
 pub(super) fn start_named(
     named: NamedTimer,
     args: &TimerArgs,
-    executables: Executables<'_>,
+    executables: &Executables,
 ) -> Result<Box<dyn Timer>, Fault> {
     let TimerArgs { plugin, limits, .. } = args;
-    let compiled = match executables.compiled {
-        [] => None,
-        stores => Some(CompiledOptions::new(stores, trusted_keys(executables.verify_key)?)),
-    };
-    compiled.as_ref().map_or(Ok(()), CompiledOptions::check).map_err(Fault::input)?;
     let options = PjrtOptions {
-        executables: executables.kept.to_owned(),
-        compiled,
+        executables: executables.kept.clone(),
+        compiled: executables.compiled.clone(),
         xla_flags: args.launch.as_ref().map(xla_flags).transpose()?,
         launch_options: args.launch.as_ref().map(launch_options).unwrap_or_default(),
         compile_jobs: limits.compile_jobs.map(usize::from),

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -29,6 +29,7 @@ use crate::tune::{
 use super::cache::{CacheUse, RunCache};
 use super::compiler_options::{ModulesToTune, say_use};
 use super::ending::cancel_flag;
+use super::executables::{Executables, folder_of_run};
 use super::fault::Fault;
 use super::output_file::OutputFile;
 use super::pace::Pace;
@@ -38,9 +39,9 @@ use super::programs::ProgramReader;
 use super::progress::Progress;
 use super::say::say;
 use super::scan::NoLabels;
-use super::timers::{Executables, TimerArgs, scratch, start_first, start_others};
+use super::timers::{TimerArgs, scratch, start_first, start_others};
 use super::tune_args::{DeviceList, TuneArgs};
-use super::{cache, candidates, executables, exit, profile, selftest};
+use super::{cache, candidates, exit, profile, selftest};
 
 /// The labelled calls and the whole modules to tune, each if there are any.
 type Subject = (Option<PlanSource>, Option<ModulesToTune>);
@@ -181,8 +182,7 @@ struct OpenDevice {
     /// The time that the timer took to start.
     took: Duration,
     cache: RunCache,
-    /// The folder of the run's executables.
-    kept: PathBuf,
+    executables: Executables,
     cancel: Arc<AtomicBool>,
     /// Deleted last.
     scratch: Scratch,
@@ -201,13 +201,14 @@ impl OpenDevice {
         };
         let cache = cache::open_run(&args.cache, &args.signer, how)?;
         drop(opening);
-        let kept = kept_executables(args, &cache, &scratch)?;
+        let kept = Executables::kept(folder_of_run(&cache, how, scratch.path())?);
+        let executables = kept.and_compiled(&args.compiled, args.cache.verify_key.as_deref())?;
         let _starting = events.open(Slice::Step("start the timer"));
         let by = TimerArgs { needs_profiles: args.keep.keep_profiles.is_some(), ..args.timer.clone() };
         let devices = args.devices.as_ref().map(|DeviceList(devices)| devices.as_slice());
         let begin = Instant::now();
-        let timer = start_first(&by, devices, executables_of(args, &kept))?;
-        Ok(Self { timer, by, took: begin.elapsed(), cache, kept, cancel, scratch })
+        let timer = start_first(&by, devices, &executables)?;
+        Ok(Self { timer, by, took: begin.elapsed(), cache, executables, cancel, scratch })
     }
 }
 
@@ -236,7 +237,7 @@ impl<'a> OpenRun<'a> {
 
     /// Plans for the device, and starts the timers beside the first one.
     fn of(mut inputs: RunInputs<'a>, device: OpenDevice) -> Result<Self, Fault> {
-        let OpenDevice { timer, by, took, cache, kept, cancel, scratch } = device;
+        let OpenDevice { timer, by, took, cache, executables, cancel, scratch } = device;
         let args = inputs.args;
         let keeper = args.keep.keeper(&*timer, args.dry_run)?;
         let (noise, of_selftest) =
@@ -253,8 +254,7 @@ impl<'a> OpenRun<'a> {
             }
         }
         let calls = planned(&mut inputs, &*timer)?;
-        let from = executables_of(args, &kept);
-        let others = others(&inputs, calls.as_ref(), (&by, from), (&*timer, keeper.is_some()))?;
+        let others = others(&inputs, calls.as_ref(), (&by, &executables), (&*timer, keeper.is_some()))?;
         let lowering = args.recorder.lowering(&args.timer.limits)?;
         Ok(Self {
             inputs,
@@ -337,19 +337,6 @@ impl<'a> OpenRun<'a> {
     }
 }
 
-/// The folder of a run's executables.
-fn kept_executables(args: &TuneArgs, cache: &RunCache, scratch: &Scratch) -> Result<PathBuf, Fault> {
-    match args.dry_run && !args.no_persist {
-        true => Ok(executables::folder_to_look_in(cache.folder.as_deref(), scratch.path())),
-        false => executables::folder_for(&cache.ledger, scratch.path()),
-    }
-}
-
-/// Where a run's executables come from.
-fn executables_of<'a>(args: &'a TuneArgs, kept: &'a Path) -> Executables<'a> {
-    Executables { kept, compiled: &args.compiled, verify_key: args.cache.verify_key.as_deref() }
-}
-
 /// The plan of the labelled calls, for the timer's device.
 fn planned(inputs: &mut RunInputs<'_>, timer: &dyn Timer) -> Result<Option<(PlanSource, TuningPlan)>, Fault> {
     let _planning = inputs.events.open(Slice::Step("plan"));
@@ -370,7 +357,7 @@ fn planned(inputs: &mut RunInputs<'_>, timer: &dyn Timer) -> Result<Option<(Plan
 fn others(
     inputs: &RunInputs<'_>,
     calls: Option<&(PlanSource, TuningPlan)>,
-    (by, from): (&TimerArgs, Executables<'_>),
+    (by, from): (&TimerArgs, &Executables),
     (timer, keeps_profiles): (&dyn Timer, bool),
 ) -> Result<Others, Fault> {
     let widest = calls.and_then(|(calls, plan)| plan.widest(&calls.registry));

@@ -36,6 +36,9 @@ const MAX_NAME_BYTES: usize = 1 << 16;
 /// Most members of a dictionary or an array that are examined: many operations may share a large one.
 const MAX_MEMBERS: usize = 1 << 10;
 
+/// The file and line of a place in the source.
+type FileLine<'a> = (&'a [u8], u64);
+
 /// The tables of a module with what was found in them.
 pub(super) struct Contents<'a> {
     pub(super) tables: Tables<'a>,
@@ -131,7 +134,7 @@ impl<'a> Contents<'a> {
 
     /// The functions around a location, the innermost first, and the file and line of the innermost, by the rule of the
     /// text's reader.
-    pub(super) fn place(&self, mut location: usize) -> (Vec<&'a [u8]>, Option<(&'a [u8], u64)>) {
+    pub(super) fn place(&self, mut location: usize) -> (Vec<&'a [u8]>, Option<FileLine<'a>>) {
         let mut functions = Vec::new();
         for _ in 0..MAX_DEPTH {
             let Some((b"builtin", code, mut fields)) = self.fields(location) else { break };
