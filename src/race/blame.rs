@@ -6,7 +6,9 @@ use crate::timer::events::{EventKind, Slice};
 use crate::timer::{Timer, TimerExt};
 
 use super::RaceError;
+use super::contention::LoadPolicy;
 use super::measuring::Measuring;
+use super::stalls::Stalls;
 
 /// Prefix of the reason when the baseline is dropped.
 pub(crate) const BASELINE_FAILED: &str = "the baseline failed, so nothing can be compared with it: ";
@@ -32,13 +34,18 @@ impl Measuring<'_> {
         Ok(())
     }
 
-    /// A call that failed in a round: after a device error the worker is started again, the baseline run, and the
+    /// A call that failed in a round that began `before`: after a device error the worker is started again, the baseline run, and the
     /// candidate tried once more before it is blamed.
-    pub(super) fn blame(&mut self, candidate: usize, failure: Failure) -> Result<(), RaceError> {
+    pub(super) fn blame(
+        &mut self,
+        candidate: usize,
+        failure: Failure,
+        before: Option<Stalls>,
+    ) -> Result<(), RaceError> {
         if !self.process.breaks(&failure) {
             return self.fail(candidate, failure);
         }
-        if !self.forgive(candidate) {
+        if !self.forgive(candidate, &failure, before) {
             return self.blamed(candidate, failure);
         }
         self.restart(&failure)?;
@@ -56,9 +63,10 @@ impl Measuring<'_> {
         candidate: usize,
         mut call: impl FnMut(&mut dyn Timer) -> Result<T, Failure>,
     ) -> Result<Option<T>, RaceError> {
+        let before = self.stalls();
         match call(self.process.timer) {
             Ok(value) => Ok(Some(value)),
-            Err(failure) if self.process.breaks(&failure) && self.forgive(candidate) => {
+            Err(failure) if self.process.breaks(&failure) && self.forgive(candidate, &failure, before) => {
                 self.restart(&failure)?;
                 if candidate != self.referee.identity.baseline {
                     self.run_baseline()?;
@@ -72,10 +80,17 @@ impl Measuring<'_> {
         }
     }
 
-    /// Whether a candidate may be tried once more, also one that took too long: a busy machine may be the reason. The
-    /// baseline always may: another candidate may have broken the worker in which it died.
-    fn forgive(&mut self, candidate: usize) -> bool {
-        self.forgiven.candidates.insert(candidate) || candidate == self.referee.identity.baseline
+    /// What processes waited up to now, if the machine may be looked at.
+    pub(super) fn stalls(&self) -> Option<Stalls> {
+        if self.referee.options.load == LoadPolicy::Ignore { None } else { Stalls::now() }
+    }
+
+    /// Whether a candidate may be tried once more. One that took too long may not if the machine kept nobody waiting
+    /// meanwhile. The baseline always may: another candidate may have broken the worker in which it died.
+    fn forgive(&mut self, candidate: usize, failure: &Failure, before: Option<Stalls>) -> bool {
+        let hangs = failure.kind == FailureKind::Timeout && before.is_some_and(|before| before.were_few_since());
+        let is_first = self.forgiven.candidates.insert(candidate);
+        (is_first && !hangs) || candidate == self.referee.identity.baseline
     }
 
     pub(super) fn blamed(&mut self, candidate: usize, failure: Failure) -> Result<(), RaceError> {

@@ -59,6 +59,7 @@ mod rounds;
 mod rows;
 mod runner;
 mod sampling;
+mod stalls;
 mod tolerances;
 mod warming;
 

@@ -31,7 +31,7 @@ impl Measuring<'_> {
         let round = self.evidence.next_round();
         let contenders = active.len();
         let slice = self.process.events.open(Slice::Round { number: u64::from(round) + 1, contenders });
-        let begin = Instant::now();
+        let (begin, before) = (Instant::now(), self.stalls());
         let (samples, fault) = self.one_round(active, sampling, round)?;
         let (of_cores, of_device) = (self.watch.since(begin), self.device_use());
         let contention = of_cores.into_iter().chain(of_device).reduce(f64::max);
@@ -67,7 +67,7 @@ impl Measuring<'_> {
                 let (of, is_most) = (self.referee.options.usual_rounds(), self.referee.options.rounds.is_some());
                 self.process.events.tell(EventKind::Round { done, of, is_most, contenders });
             }
-            Some(RoundFault { candidate: Some(candidate), failure }) => self.blame(candidate, failure)?,
+            Some(RoundFault { candidate: Some(candidate), failure }) => self.blame(candidate, failure, before)?,
             Some(RoundFault { candidate: None, failure }) => self.find_culprit(failure)?,
         }
         Ok(is_whole)
