@@ -72,6 +72,29 @@ fn bytecode_says_of_a_launch_what_text_says() {
     }
 }
 
+/// `tests/data/hlo/kernels/make_calls.py` says what is called; jaxlib wrote the messages.
+#[test]
+fn what_jaxlib_runs_says_its_launch_in_every_form() {
+    let place = Place::new();
+    for (form, line) in [
+        ("mlir", json!(4)),
+        ("mlirbc", json!(null)),
+        ("portable.mlirbc", json!(null)),
+        ("hlo.pb", json!(null)),
+        ("hlo.txt", json!(5)),
+    ] {
+        let (_, kernels) = scanned(&place, &format!("tests/data/hlo/kernels/calls.{form}"), &[]);
+        let said = |kernel: &Value| json!([kernel["name"], kernel["grid"], kernel["num_warps"], kernel["metadata"]]);
+        let expected = [
+            json!(["add_rows", [300, 2, 1], 8, {"block": 64}]),
+            json!(["scale_rows", [70, 1, 1], 2, null]),
+            json!(["tune_rows", null, null, {"autotuned_configs": ["BLOCK: 2", "BLOCK: 4"]}]),
+        ];
+        assert_eq!(kernels.iter().map(said).collect::<Vec<_>>(), expected, "{form}");
+        assert_eq!(kernels[0]["line"], line, "{form}");
+    }
+}
+
 #[test]
 fn a_kernel_on_defaults_fails_where_that_is_asked() {
     let place = Place::new();

@@ -21,6 +21,7 @@ fn committed_code_is_the_generated_code() {
         ("xplane", "crates/profile/src/profile/xplane.rs"),
         ("xla_data", "crates/lookup/src/hlo/schema/xla_data.rs"),
         ("hlo", "crates/lookup/src/hlo/schema/hlo.rs"),
+        ("triton", "crates/lookup/src/hlo/schema/triton.rs"),
         ("compile_options", "crates/timer/src/timer/pjrt/compile/options_proto.rs"),
     ];
     assert_eq!(schemas.len(), files.len(), "{schemas:?}");

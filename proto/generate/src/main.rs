@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         write(name, &format!("crates/lookup/src/hlo/schema/{name}.rs"), &mut config)?;
     }
+    write("triton", "crates/lookup/src/hlo/schema/triton.rs", Config::new().bytes(["."]))?;
     write("compile_options", "crates/timer/src/timer/pjrt/compile/options_proto.rs", Config::new().btree_map(["."]))
 }
 

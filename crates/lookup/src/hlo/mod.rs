@@ -69,6 +69,7 @@ mod sub_folders;
 mod tally;
 mod text_cursor;
 mod text_module;
+mod triton_call;
 mod user_label;
 
 pub use compiled_as::{Argument, CompiledAs, Partitioner, compiled_as};

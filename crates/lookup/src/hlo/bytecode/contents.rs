@@ -1,11 +1,13 @@
 //! What entries of the table of attributes and types hold: strings, dictionaries, scopes, shapes.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use super::container::{Encoded, MAX_DEPTH, Reader, Result, Tables};
 use crate::array::{ArraySpec, DType};
 use crate::hlo::graph::{Type, join_scopes};
 use crate::hlo::mlir_text::read_type;
+use crate::hlo::triton_call::{self, TritonLaunch};
 
 /// Codes of builtin attributes (`mlir/IR/BuiltinDialectBytecode.td`) and of VHLO's
 /// (`stablehlo/dialect/VhloBytecode.cpp`).
@@ -45,6 +47,8 @@ pub(super) struct Contents<'a> {
     /// By attribute, the scope that it names as a location.
     scopes: Vec<Option<Cow<'a, [u8]>>>,
     types: Vec<Option<Type>>,
+    /// By attribute, the launch in it: many operations may share one.
+    launches: HashMap<usize, Option<TritonLaunch>>,
     /// Remaining bytes that may be assembled.
     copies_left: usize,
 }
@@ -53,7 +57,7 @@ impl<'a> Contents<'a> {
     pub(super) fn new(tables: Tables<'a>, length: usize) -> Self {
         let (scopes, types) = (vec![None; tables.attributes.len()], vec![None; tables.types.len()]);
         let copies_left = length.saturating_mul(MAX_COPIES_PER_BYTE).saturating_add(1 << 20);
-        Self { tables, scopes, types, copies_left }
+        Self { tables, scopes, types, launches: HashMap::new(), copies_left }
     }
 
     /// The code of an attribute in its dialect's own encoding, and its fields.
@@ -75,6 +79,12 @@ impl<'a> Contents<'a> {
             },
             _ => None,
         }
+    }
+
+    /// The launch of a Triton kernel that a string holds.
+    pub(super) fn launch(&mut self, attribute: usize) -> Option<TritonLaunch> {
+        let message = self.string(attribute)?;
+        self.launches.entry(attribute).or_insert_with(|| triton_call::launch(message)).clone()
     }
 
     /// An integer of 9 to 64 bits; shorter ones are written as a byte, and no launch has any.

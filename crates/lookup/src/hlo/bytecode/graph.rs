@@ -213,17 +213,22 @@ impl<'a> Walk<'a, '_> {
     /// What a kernel's custom call says of it.
     fn spelled_kernel(&mut self, operation: &Operation<'a>) -> Cow<'a, [u8]> {
         let own = |name: &[u8]| self.contents.member(operation.attributes?, name);
-        let inside = |dictionary: Option<usize>, name: &[u8]| self.contents.member(dictionary?, name);
         let config = own(b"mhlo.backend_config").or_else(|| self.attribute(operation, "backend_config"));
-        let found = [
-            ("kernel_name", own(b"kernel_name").or_else(|| inside(config, b"name"))),
-            ("kernel_metadata", inside(own(b"mhlo.frontend_attributes"), b"kernel_metadata")),
-        ];
-        let text = |(name, value): (&'static str, Option<usize>)| Some((name, self.contents.string(value?)?));
-        let texts: Vec<_> = found.into_iter().filter_map(text).collect();
+        let inside = |dictionary: Option<usize>, name: &[u8]| self.contents.member(dictionary?, name);
+        let (name, said) = (own(b"kernel_name"), inside(own(b"mhlo.frontend_attributes"), b"kernel_metadata"));
+        let name = name.or_else(|| inside(config, b"name"));
         let number = |name: &'static str| Some((name, self.contents.integer(inside(config, name.as_bytes())?)?));
-        let launch: Vec<_> = spelling::LAUNCH.into_iter().filter_map(number).collect();
-        spelling::of_kernel(&mut self.contents, &texts, &launch).into()
+        let mut launch: Vec<_> = spelling::LAUNCH.into_iter().filter_map(number).collect();
+        let message = inside(config, b"opaque").or(config);
+        let message = message.and_then(|message| self.contents.launch(message)).unwrap_or_default();
+        let sides = spelling::LAUNCH.into_iter().zip(message.grid.iter().chain(&message.num_warps));
+        launch.extend(sides.map(|(name, number)| (name, number.cast_signed())));
+        let text = |value: Option<usize>| value.and_then(|value| self.contents.string(value));
+        let strings = [
+            ("kernel_name", text(name).unwrap_or(message.name.as_bytes())),
+            ("kernel_metadata", text(said).unwrap_or(message.metadata.as_bytes())),
+        ];
+        spelling::of_kernel(&mut self.contents, &strings, &launch).into()
     }
 
     fn plain(

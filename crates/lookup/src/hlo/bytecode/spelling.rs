@@ -67,18 +67,13 @@ pub(super) fn of_kernel(
     launch: &[(&'static str, i64)],
 ) -> Vec<u8> {
     let mut text = Vec::new();
-    for (name, value) in strings {
+    for (name, value) in strings.iter().filter(|(_, value)| !value.is_empty()) {
         if !text.is_empty() {
             text.extend_from_slice(b", ");
         }
         text.extend_from_slice(name.as_bytes());
         text.extend_from_slice(b" = \"");
-        for byte in *value {
-            match byte {
-                b'"' | b'\\' | 0..0x20 => text.extend_from_slice(format!("\\{byte:02X}").as_bytes()),
-                plain => text.push(*plain),
-            }
-        }
+        text.extend(value.iter().flat_map(|&byte| escaped(byte)));
         text.push(b'"');
     }
     if !launch.is_empty() {

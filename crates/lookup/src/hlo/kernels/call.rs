@@ -3,7 +3,9 @@
 use serde_json::{Map, Value};
 
 use crate::array::ArraySpec;
+use crate::hlo::escape::{Escapes, Unescaper};
 use crate::hlo::text_cursor::{Cursor, parts, quoted};
+use crate::hlo::triton_call::{self, TritonLaunch};
 
 /// The targets of custom calls that hold a kernel.
 const TARGETS: [&str; 6] = [
@@ -46,8 +48,17 @@ impl Call {
         self.places.first().map(|(file, line)| format!("{file}:{line}"))
     }
 
-    /// Reads what Triton's dictionary says: `{grid_x = 8 : i32, ir = "…", name = "mha", num_warps = 4 : i32}`.
-    pub(super) fn read_launch(&mut self, dictionary: &[u8]) {
+    /// Reads what a configuration says of Triton's launch: a dictionary, a string, or the bytes of one.
+    pub(super) fn read_launch(&mut self, config: &[u8]) {
+        match config.first() {
+            Some(b'{') => self.read_dictionary(config),
+            Some(b'"') => self.read_message(&unquoted(config)),
+            _ => self.read_message(config),
+        }
+    }
+
+    /// `{grid_x = 8 : i32, ir = "…", name = "mha", num_warps = 4 : i32}`, or `{name = "mha", opaque = "…"}`.
+    fn read_dictionary(&mut self, dictionary: &[u8]) {
         let Some(inner) = Cursor::new(dictionary).bracketed().filter(|_| dictionary.starts_with(b"{")) else { return };
         let (mut x, mut y, mut z) = (None, None, None);
         for member in parts(inner) {
@@ -60,6 +71,7 @@ impl Call {
                 b"grid_z" => z = number(value),
                 b"num_warps" => self.num_warps = number(value),
                 b"num_stages" => self.num_stages = number(value),
+                b"opaque" => self.read_message(&unquoted(value)),
                 b"name" => {
                     let name = value.strip_prefix(b"\"").map(quoted);
                     self.name = name.map(|name| String::from_utf8_lossy(name).into_owned());
@@ -67,7 +79,16 @@ impl Call {
                 _ => {}
             }
         }
-        self.grid = [x, y, z].into_iter().map_while(|side| side).collect();
+        if x.is_some() {
+            self.grid = [x, y, z].into_iter().map_while(|side| side).collect();
+        }
+    }
+
+    fn read_message(&mut self, message: &[u8]) {
+        let Some(TritonLaunch { name, grid, num_warps, metadata: said }) = triton_call::launch(message) else { return };
+        self.name = self.name.take().or(Some(name).filter(|name| !name.is_empty()));
+        (self.grid, self.num_warps) = (grid, num_warps);
+        self.metadata.extend(metadata(said.as_bytes()));
     }
 }
 
@@ -97,6 +118,11 @@ pub(super) fn metadata(json: &[u8]) -> Map<String, Value> {
         said.extend(inner);
     }
     said
+}
+
+/// The bytes of a string of MLIR.
+fn unquoted(value: &[u8]) -> Vec<u8> {
+    Unescaper::new(value.strip_prefix(b"\"").unwrap_or_default(), Escapes::Mlir).collect()
 }
 
 /// The number that a value begins with: `8 : i32`.

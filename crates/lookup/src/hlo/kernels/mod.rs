@@ -80,6 +80,9 @@ pub(super) fn of_module(form: ModuleForm, bytes: &[u8], templates: &KernelTempla
                 _ => HloModule::of_bytes(&Bytes::copy_from_slice(bytes), ""),
             };
             calls.extend(module.iter().flat_map(proto::calls));
+            if form == ModuleForm::HloText {
+                proto::give_lines(&mut calls, bytes);
+            }
         }
         ModuleForm::StablehloText => {
             mlir_text::read(bytes, &mut |function| calls.extend(mlir::calls(&function, Escapes::Mlir)));

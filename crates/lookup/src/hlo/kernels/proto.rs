@@ -3,6 +3,7 @@
 use super::call::{Call, METADATA, is_target, metadata};
 use super::names::{base, scopes};
 use crate::hlo::module::{HloInstruction, HloModule};
+use crate::hlo::text_cursor::quoted;
 
 /// Functions that are looked at, the innermost first.
 const MAX_FRAMES: usize = 4;
@@ -10,6 +11,22 @@ const MAX_FRAMES: usize = 4;
 /// Each custom call of a kernel.
 pub(super) fn calls(module: &HloModule) -> Vec<Call> {
     module.instructions.iter().filter_map(|instruction| call_of(module, instruction)).collect()
+}
+
+/// Gives the calls of a text their lines, unless it spells another number of targets, such as in a comment.
+pub(super) fn give_lines(calls: &mut [Call], text: &[u8]) {
+    const TARGET: &[u8] = b"custom_call_target=\"";
+    let (mut line, mut counted, mut lines) = (1, 0, Vec::new());
+    for at in memchr::memmem::find_iter(text, TARGET) {
+        if text.get(at + TARGET.len()..).is_some_and(|target| is_target(quoted(target))) {
+            line += memchr::memchr_iter(b'\n', text.get(counted..at).unwrap_or_default()).count() as u64;
+            counted = at;
+            lines.push(line);
+        }
+    }
+    if lines.len() == calls.len() {
+        calls.iter_mut().zip(lines).for_each(|(call, line)| call.line = Some(line));
+    }
 }
 
 /// The custom call of an instruction, if it is one of a kernel.

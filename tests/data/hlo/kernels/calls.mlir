@@ -1,0 +1,15 @@
+#loc2 = loc("-":3:26)
+module @calls {
+  func.func public @main(%arg0: tensor<64x32xf32> loc("-":3:26)) -> tensor<64x32xf32> {
+    %0 = stablehlo.custom_call @triton_kernel_call_ffi(%arg0) {api_version = 4 : i32, backend_config = {name = "add_rows", opaque = "x\9C\E3z\C3\C3u\8D\87\8B#1%%\BE(\BF\BCX\80C\A2\81C\E9\00\8F\BE\BEBr~J*\D7(=J\8F\D2\A3\F4(=J\93B\1BD\050\0A\ACa\92`R`\D4b\E1b\12\10\80\90R\BC\D5JI9\F9\C9\D9JV\0Af&\B5J\CC\C0z\07\00\C0\B4\BAi"}} : (tensor<64x32xf32>) -> tensor<64x32xf32> loc(#loc3)
+    %1 = stablehlo.custom_call @triton_kernel_call(%0) {api_version = 2 : i32, backend_config = "x\9C\E3z\CB\C3u\83\87\8B\AB891'5\BE(\BF\BCX\80I\A2\81C\E9\00\8F\BE\BEBr~J*\D7(=J\8F\D2\A3\F4(=J\93B\1BD\050\0A\B8I0*0j\B1p1\09\08@H)\A6\EAZ%Vpm\03\00\18\D5\B8\A1"} : (tensor<64x32xf32>) -> tensor<64x32xf32> loc(#loc4)
+    %2 = stablehlo.custom_call @triton_kernel_call(%1) {api_version = 2 : i32, backend_config = "x\9C\13j\96\E2\E2,)\CDK\8D/\CA//\16\FA\C9\C3\F5\86\87\EB:\0F\92\98\00\93D\03\87\D2\01\1E}}\85\E4\FC\94T\AEQz\94\1E\A5G\E9Qz\94&\856\88\0A`\14\E0\94`T`\D4b\E1b\12\10\80\90B\1CN>\FE\CE\DEV\0AFX\EB\1E\96\D1\BAg\94\1E\A5G\E9Qz\94&\9F&P\F7\98H1U\D7*\B1\80\AA\1D\005\22w\A4"} : (tensor<64x32xf32>) -> tensor<64x32xf32> loc(#loc5)
+    return %2 : tensor<64x32xf32> loc(#loc6)
+  } loc(#loc1)
+} loc(#loc)
+#loc = loc("-":2:1)
+#loc1 = loc("-":3:3)
+#loc3 = loc("jit(step)/add")
+#loc4 = loc("jit(step)/scale")
+#loc5 = loc("jit(step)/tune")
+#loc6 = loc("-":7:5)
