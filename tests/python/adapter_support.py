@@ -420,6 +420,26 @@ SERVING_CALLS = {
             spec((128, 2), I32),
         ),
     ),
+    "sglang_jax.gmm_v1": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("kernels.gmm.megablox_gmm_kernel.gmm").gmm(*a),
+        lambda: GMM,
+    ),
+    "sglang_jax.gmm_v2": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("kernels.gmm.megablox_gmm_kernel.gmm_v2").gmm_v2(*a),
+        lambda: GMM,
+    ),
+    "sglang_jax.quantized_matmul": (
+        "sglang-jax",
+        "sgl_jax",
+        lambda *a: of_sglang("kernels.quantized_matmul.quantized_matmul_kernels.kernel").quantized_matmul_kernel(
+            *a, x_q_dtype=I8
+        ),
+        lambda: (spec((256, 1024), BF16), spec((1024, 1024), I8), spec((1024,), F32)),
+    ),
     "maxtext.splash_mha": ("maxtext", "maxtext", maxtext_splash, lambda: (spec((4, 1024, 128), BF16),) * 3),
     "maxtext.gmm": ("maxtext", "maxtext", lambda *a: of_maxtext("megablox.ops").gmm(*a), lambda: GMM),
     "maxtext.gmm_v2": (

@@ -34,7 +34,9 @@ def recorded(folder, target, function, arrays, adapters, candidates=None):
     ) as recorder:
         module = lowered(function, arrays, target)
     autotune_lowered.dump(module, str(folder / "module.mlir"))
-    return recorder.report()
+    # without the calls at the borders of a bucket of its table, which no module has
+    labelled = (folder / "module.mlir").read_text()
+    return [one for one in recorder.report() if one["call_key"] in labelled]
 
 
 @pytest.mark.parametrize("name", SERVING_CALLS)
@@ -86,8 +88,7 @@ def compiled(folder, target, plugin, run, *more):
     except AssertionError:
         # some programs were not decided
         document = json.loads(run(*words, expected=1))
-    (call,) = document["targets"][0]["calls"]
-    return call["candidates"]
+    return [one for call in document["targets"][0]["calls"] for one in call["candidates"]]
 
 
 def check(outcomes):

@@ -18,6 +18,9 @@ _KERNELS = "sgl_jax.srt.kernels"
 _ATTENTION = f"{_LAYERS}.attention.flash_attn_kernel"
 _LATER = f"{_KERNELS}.ragged_paged_attention"
 _MOE = f"{_KERNELS}.fused_moe.v1"
+# later versions only
+_GMM = f"{_KERNELS}.gmm.megablox_gmm_kernel"
+_QUANTIZED = f"{_KERNELS}.quantized_matmul.quantized_matmul_kernels"
 _TPU = ("tpu",)
 
 _RPA = Named(("num_kv_pages_per_block", "num_queries_per_block"))
@@ -189,5 +192,12 @@ OPERATIONS = [
         baseline=products.gmm_baseline,
         steering=products.GROUPS,
         platforms=_TPU,
+    ),
+    products.tuned_gmm("sglang_jax.gmm_v1", f"{_GMM}.gmm:gmm", f"{_GMM}.tuned_block_sizes"),
+    products.gmm_v2("sglang_jax.gmm_v2", f"{_GMM}.gmm_v2", ("lhs", "rhs", "rhs_scale", "rhs_bias", "group_sizes"), ()),
+    products.quantized_matmul(
+        "sglang_jax.quantized_matmul",
+        f"{_QUANTIZED}.kernel:quantized_matmul_kernel",
+        f"{_QUANTIZED}.tuned_block_sizes",
     ),
 ]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._specs import spec_from_text
 from . import batches, products
 from .operation import Operation
 from .places import Arguments, Config, Fields, Named, Parts, Several
@@ -17,8 +15,6 @@ _KERNELS = "tpu_inference.kernels"
 _TPU = ("tpu",)
 _RPA = f"{_KERNELS}.ragged_paged_attention.v3.kernel"
 _FLASH = f"{_KERNELS}.flash_attention.kernel"
-_TABLE = f"{_KERNELS}.quantized_matmul.tuned_block_sizes"
-_GMM_TABLE = f"{_KERNELS}.megablox.tuned_block_sizes"
 _MOE = f"{_KERNELS}.fused_moe.v1.kernel"
 _MOE_TABLE = f"{_KERNELS}.fused_moe.v1.tuned_block_sizes"
 
@@ -79,39 +75,6 @@ def _batch(ragged: Callable[..., Any], call: Arguments, tokens: int, pages: int,
     return found
 
 
-def _product_baseline(call: Arguments) -> Config:
-    """What the project's table says, or its fallback."""
-    (rows, inner), outer = call["x"].shape, call["w_q"].shape[0]
-    activation = call["x"].dtype if call["x_q_dtype"] is None else call["x_q_dtype"]
-    chosen = importlib.import_module(_TABLE).get_tuned_block_sizes(
-        rows, outer, inner, _dtype_name(activation), call["w_q"].dtype.name
-    )
-    return {name: getattr(chosen, name) for name in _PRODUCT.names}
-
-
-def _dtype_name(dtype: Any) -> str:
-    import jax.numpy as jnp
-
-    return str(jnp.dtype(dtype).name)
-
-
-_PRODUCT = Fields(
-    "tuned_value",
-    ("batch_block_size", "out_block_size", "in_block_size"),
-    default=lambda: importlib.import_module(_TABLE).TunedValue(128, 128, 128),
-)
-
-
-def _gmm_baseline(call: Arguments) -> Config:
-    """What the project's table says, or its heuristic."""
-    (m, k), n, choose = call["lhs"].shape, call["rhs"].shape[2], call["tiling"]
-    if choose is None:
-        chosen = importlib.import_module(_GMM_TABLE).get_tuned_block_sizes(*_gmm_key(call))
-    else:
-        chosen = choose(m, k, n)
-    return dict(zip(products.TILING.names, chosen, strict=True))
-
-
 def _flash_baseline(call: Arguments) -> Config:
     """What the project's table says; else its default, with all keys in one block if they fit into VMEM."""
     kernel, (q, k) = importlib.import_module(_FLASH), (call["q"], call["k"])
@@ -134,14 +97,6 @@ _SIZES = Fields(
 )
 
 
-def _tpu_version(device: Mapping[str, Any]) -> int:
-    """The number in a TPU's name, as the project's table has it."""
-    found = re.match(r"TPU[^\d]*(\d+)", device["device_kind"])
-    if found is None:
-        raise ValueError(f"`{device['device_kind']}` is no TPU, and the table holds nothing else")
-    return int(found[1])
-
-
 def _rpa_settings(call: Arguments, config: Config) -> dict[str, str]:
     if not all(type(value) is int for value in config.values()):
         raise ValueError("a block size is no whole number")
@@ -149,29 +104,6 @@ def _rpa_settings(call: Arguments, config: Config) -> dict[str, str]:
         f"RPA_V3_{name}_BLOCK_SIZES": ",".join(str(config[block]) for block in _named(case))
         for case, name in _CASES.items()
     }
-
-
-def _dtype_of(static: Any, spec: Any) -> str:
-    """A type as a record describes it, or that of an array."""
-    return str((spec if static is None else spec_from_text(f"{static['dtype']}[]")).dtype.name)
-
-
-def _product_row(call: Arguments, config: Config, device: Mapping[str, Any]) -> Row:
-    (rows, inner), outer = call["x"].shape, call["w_q"].shape[0]
-    types = (_dtype_of(call["x_q_dtype"], call["x"]), call["w_q"].dtype.name)
-    return (_tpu_version(device), rows, outer, inner, *types), tuple(config[name] for name in _PRODUCT.names)
-
-
-def _product_answer(members: Mapping[str, Any], call: Arguments) -> tuple[Any, ...]:
-    (rows, inner), outer = call["x"].shape, call["w_q"].shape[0]
-    types = (_dtype_of(call["x_q_dtype"], call["x"]), call["w_q"].dtype.name)
-    return tuple(members["get_tuned_block_sizes"](rows, outer, inner, *types))
-
-
-def _gmm_key(call: Arguments) -> tuple[Any, ...]:
-    (m, k), (groups, _, n), scale = call["lhs"].shape, call["rhs"].shape, call["rhs_scale"]
-    names = (call["lhs"].dtype.name, call["rhs"].dtype.name)
-    return (m, k, n, call["group_sizes"].shape[0], groups, *names, k // (1 if scale is None else scale.shape[1]))
 
 
 _MOE_BLOCKS = Named(("bt", "bf", "bd1", "bd2", "btc", "bfc", "bd1c", "bd2c"))
@@ -219,35 +151,12 @@ OPERATIONS = [
         steering=batches.each(batches.RAGGED, _mla_batch),
         platforms=_TPU,
     ),
-    Operation(
-        op="tpu_inference.quantized_matmul",
-        function=f"{_KERNELS}.quantized_matmul.kernel:quantized_matmul_kernel",
-        place=_PRODUCT,
-        space={
-            "batch_block_size": (128, 256, 512),
-            "out_block_size": (256, 512, 1024),
-            "in_block_size": (256, 512, 1024),
-        },
-        baseline=_product_baseline,
-        fills={"w_q": {"kind": "integer-range", "low": -127, "high": 127}},
-        table=SourceTable(_TABLE, "TUNED_BLOCK_SIZES_RAW", _product_row, _product_answer),
-        platforms=_TPU,
+    products.quantized_matmul(
+        "tpu_inference.quantized_matmul",
+        f"{_KERNELS}.quantized_matmul.kernel:quantized_matmul_kernel",
+        f"{_KERNELS}.quantized_matmul.tuned_block_sizes",
     ),
-    Operation(
-        op="tpu_inference.gmm",
-        function=f"{_KERNELS}.megablox.gmm:gmm",
-        place=products.TILING,
-        space={"tm": (128, 256, 512), "tk": (256, 512, 1024), "tn": (256, 512, 1024)},
-        baseline=_gmm_baseline,
-        table=SourceTable(
-            _GMM_TABLE,
-            "TUNED_BLOCK_SIZES",
-            lambda call, config, device: (_gmm_key(call), tuple(config[name] for name in products.TILING.names)),
-            lambda members, call: tuple(members["get_tuned_block_sizes"](*_gmm_key(call))),
-        ),
-        steering=products.GROUPS,
-        platforms=_TPU,
-    ),
+    products.tuned_gmm("tpu_inference.gmm", f"{_KERNELS}.megablox.gmm:gmm", f"{_KERNELS}.megablox.tuned_block_sizes"),
     Operation(
         op="tpu_inference.fused_moe",
         function=f"{_MOE}:fused_ep_moe",
