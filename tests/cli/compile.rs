@@ -18,17 +18,22 @@ use serde_json::{Value, json};
 const TARGETS: [&str; 2] = ["cuda:a100_sxm_80", "cuda:h100_sxm"];
 
 const CUDA: &str = "AUTOTUNE_LOWERED_TEST_CUDA";
+const LIBTPU: &str = "AUTOTUNE_LOWERED_TEST_LIBTPU";
 
 pub(crate) fn data(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/targets").join(name).display().to_string()
 }
 
 pub(crate) fn cuda() -> Option<PathBuf> {
-    let named = std::env::var_os(CUDA);
+    named_in(CUDA, "AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin")
+}
+
+fn named_in(variable: &str, otherwise: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable);
     // a set but empty variable means that a CI stage did not find its installation
     let promised = if named.is_some() { Promised::ByCi } else { Promised::ByNobody };
     let named = named.filter(|path| !path.is_empty()).map(PathBuf::from);
-    present(named.ok_or("AUTOTUNE_LOWERED_TEST_CUDA names no CUDA plugin"), promised)
+    present(named.ok_or(otherwise), promised)
 }
 
 /// The minor version of the CUDA plugin's PJRT API: 112 in JAX 0.10.2, 115 in 0.11.2, 116 in 0.12.0.
@@ -55,10 +60,9 @@ fn triton(plugin: &Path, name: &str) -> String {
     })
 }
 
-/// Under Google Cloud's terms: nothing here installs it, so these tests run only where a user has it.
+/// Under Google Cloud's terms: `.ci/full adapters` alone installs it.
 fn libtpu() -> Option<PathBuf> {
-    let named = std::env::var_os("AUTOTUNE_LOWERED_TEST_LIBTPU").filter(|path| !path.is_empty()).map(PathBuf::from);
-    present(named.ok_or("AUTOTUNE_LOWERED_TEST_LIBTPU names no libtpu.so"), Promised::ByNobody)
+    named_in(LIBTPU, "AUTOTUNE_LOWERED_TEST_LIBTPU names no libtpu.so")
 }
 
 fn compile(folder: &Path, plugin: &Path, arguments: &[&str]) -> Run {
@@ -122,18 +126,19 @@ fn what_a_compiler_refuses_is_what_jax_says_that_it_refuses() {
 #[test]
 fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     let Some(cuda) = cuda() else { return };
-    let forecast = |folder: &Path, target: &str| {
-        let result = compile(folder, &cuda, &["--target", target, "--dry-run", "--format", "json"]).json();
+    let forecast = |folder: &Path, target: &str, more: &[&str]| {
+        let fixed = ["--target", target, "--dry-run", "--format", "json"];
+        let result = compile(folder, &cuda, &[&fixed, more].concat()).json();
         assert_eq!(result["targets"][0]["calls"], Value::Array(Vec::new()));
-        result["targets"][0]["forecast"].clone()
+        result["targets"][0].clone()
     };
     let (one, two, both) = (Place::new(), Place::new(), Place::new());
-    let before = forecast(&one.path(""), TARGETS[0]);
+    let before = &forecast(&one.path(""), TARGETS[0], &[])["forecast"];
     assert_eq!((&before["to_compile"], &before["kept"], &before["seconds"]), (&10.into(), &0.into(), &Value::Null));
     assert!(!one.path("store").exists(), "a dry run leaves nothing behind");
     for (folder, target) in [(&one, TARGETS[0]), (&two, TARGETS[1])] {
         assert_eq!(compile(&folder.path(""), &cuda, &["--target", target]).code, 0);
-        let after = forecast(&folder.path(""), target);
+        let after = &forecast(&folder.path(""), target, &[])["forecast"];
         assert_eq!((&after["to_compile"], &after["kept"], &after["seconds"]), (&0.into(), &10.into(), &0.0.into()));
         let from = fs::read_dir(folder.path("store/executables-v1")).unwrap().map(|file| file.unwrap().path());
         let files: Vec<PathBuf> = from.filter(|path| path.is_file()).collect();
@@ -145,8 +150,15 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
             fs::copy(&file, both.path("store/executables-v1").join(file.file_name().unwrap())).unwrap();
         }
     }
+    // each machine signed with a key of its own, and refusals count only where the key is trusted
+    let [key_of_one, key_of_two] = [&one, &two].map(|place| place.text("data/autotune-lowered/own-key.pub"));
+    let keys = both.file("keys.pub", [&key_of_one, &key_of_two].map(|key| fs::read_to_string(key).unwrap()).concat());
     for target in TARGETS {
-        assert_eq!(forecast(&both.path(""), target)["kept"], 10);
+        let unknown = forecast(&both.path(""), target, &[]);
+        let notes = unknown["notes"].to_string();
+        assert_eq!((&unknown["forecast"]["kept"], notes.matches("3 refusals of `").count()), (&7.into(), 1), "{notes}");
+        let known = forecast(&both.path(""), target, &["--verify-key", &keys]);
+        assert_eq!((&known["forecast"]["kept"], &known["notes"]), (&10.into(), &Value::Null), "{known}");
     }
     // half of it is kept: the rest is unknown to the first run, and known after this one
     let half = Place::new();
@@ -155,20 +167,24 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     let mut files: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "exe")).collect();
     files.sort();
     for file in &files[..5] {
-        fs::copy(file, half.path("store/executables-v1").join(file.file_name().unwrap())).unwrap();
+        for file in [file.clone(), file.with_extension("exe.sig")] {
+            fs::copy(&file, half.path("store/executables-v1").join(file.file_name().unwrap())).unwrap();
+        }
     }
-    let known = forecast(&half.path(""), TARGETS[0]);
+    let known = &forecast(&half.path(""), TARGETS[0], &["--verify-key", &key_of_one])["forecast"];
     assert_eq!((&known["to_compile"], &known["kept"]), (&5.into(), &5.into()));
     let bytes: u64 = files[..5].iter().map(|file| file.metadata().unwrap().len()).sum();
     let (seconds, forecast_bytes) = (known["seconds"].as_f64().unwrap(), known["bytes"].as_u64().unwrap());
     assert!(seconds > 0.5 && seconds < 60.0 && forecast_bytes > bytes / 4 && forecast_bytes < 4 * bytes, "{known}");
-    let said = compile(&half.path(""), &cuda, &["--target", TARGETS[0], "--dry-run"]).stdout;
+    let words = ["--target", TARGETS[0], "--verify-key", &key_of_one, "--dry-run"];
+    let said = compile(&half.path(""), &cuda, &words).stdout;
     assert!(said.contains("5 programs to compile, 5 kept: about "), "{said}");
     // also without a device, by the main job
     let [module, registry] = ["module.mlir", "registry"].map(|name| triton(&cuda, name));
     let plugin = cuda.display().to_string();
     let words = [&*module, "--registry", &registry, "--dry-run", "--target", TARGETS[0], "--plugin", &plugin];
-    let main = run(&half.path("cache"), &[&words[..], &["--compiled", &half.text("store")]].concat());
+    let from = ["--compiled", &half.text("store"), "--verify-key", &key_of_one];
+    let main = run(&half.path("cache"), &[&words[..], &from].concat());
     assert!(
         main.code == 0 && main.stdout.contains("5 programs to compile, 5 kept: about "),
         "{} {}",
@@ -177,7 +193,7 @@ fn what_compiling_takes_is_said_before_and_stores_of_two_machines_are_one() {
     );
     // the same by program
     let (together, of_one, of_two) = (Place::new(), one.text("store"), two.text("store"));
-    let from = ["--compiled", &of_one, "--compiled", &of_two, "--format", "json"];
+    let from = ["--compiled", &of_one, "--compiled", &of_two, "--verify-key", &keys, "--format", "json"];
     let targets = ["--target", TARGETS[0], "--target", TARGETS[1]];
     let before = compile(&together.path(""), &cuda, &[&targets[..], &from, &["--dry-run"]].concat()).json();
     assert!((0..2).all(|at| before["targets"][at]["forecast"]["kept"] == 10), "{before}");
@@ -293,7 +309,8 @@ fn a_program_is_compiled_for_absent_tpus_and_one_that_is_not_there_is_told() {
     for target in done.json()["targets"].as_array().unwrap() {
         let module = &target["module"];
         assert_eq!(module["status"], "compiled", "{target}");
-        assert_eq!(module["memory"]["argument_bytes"], 2 * 64 * 64 * 4, "{target}");
+        // a TPU pads each row of 64 numbers to the 128 of its tiles
+        assert_eq!(module["memory"]["argument_bytes"], 2 * 64 * 128 * 4, "{target}");
         assert!(module["cost"]["estimated_cycles"].as_f64().unwrap() > 0.0, "{target}");
     }
     let none = place.run(&["device", "--plugin", &plugin]);
@@ -416,11 +433,18 @@ fn a_store_takes_nothing_but_files_of_its_own() {
     // anything in place of a file is replaced, without waiting for it or reading it endlessly
     type Planted<'a> = (&'a str, &'a dyn Fn());
     let sound = fs::read(&file).unwrap();
-    let places: [Planted<'_>; 4] = [
+    let folder = || fs::create_dir(&file).unwrap();
+    let full_folder = || {
+        folder();
+        fs::write(file.join("theirs"), "").unwrap();
+    };
+    let places: [Planted<'_>; 6] = [
         ("link", &|| std::os::unix::fs::symlink("/dev/zero", &file).unwrap()),
         ("pipe", &|| make_pipe(&file)),
         ("half", &|| fs::write(&file, &sound[..sound.len() / 2]).unwrap()),
         ("nothing", &|| fs::write(&file, b"").unwrap()),
+        ("folder", &folder),
+        ("folder with something in it", &full_folder),
     ];
     for (name, make) in places {
         fs::remove_file(&file).unwrap();
@@ -429,11 +453,14 @@ fn a_store_takes_nothing_but_files_of_its_own() {
         assert_eq!((run.code, &outcome(&run)["reused"]), (0, &false.into()), "{name}: {}", run.stderr);
         assert_eq!(outcome(&compile())["reused"], true, "{name}");
     }
-    // a folder cannot be replaced: the program stays undecided, with a message
+    // what was in the last one's place is aside, and another such folder finds no place there: the program stays
+    // undecided, with a message
     fs::remove_file(&file).unwrap();
-    fs::create_dir(&file).unwrap();
+    full_folder();
     let run = compile();
     assert_eq!((run.code, &outcome(&run)["status"]), (1, &"failed".into()), "{}", run.stderr);
+    assert!(run.stderr.contains("is a folder that cannot be moved aside"), "{}", run.stderr);
+    assert!([file.clone(), file.with_extension("exe.aside")].iter().all(|path| path.join("theirs").exists()));
 }
 
 fn make_pipe(path: &Path) {
