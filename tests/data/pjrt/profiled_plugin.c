@@ -27,7 +27,15 @@
 
 enum { MAX_LAUNCHES = 100000, PROFILER = 1, TABLE_WORDS = 512 };
 /* places of functions in the table */
-enum { PLATFORM_NAME = 17, COMPILE = 25, EXECUTABLE_DESTROY = 45, EXECUTABLE_NAME = 46, GET_EXECUTABLE = 56, EXECUTE = 60 };
+enum {
+  PLATFORM_NAME = 17,
+  COMPILE = 25,
+  EXECUTABLE_DESTROY = 45,
+  EXECUTABLE_NAME = 46,
+  LOADED_DESTROY = 55,
+  GET_EXECUTABLE = 56,
+  EXECUTE = 60
+};
 
 struct base {
   size_t struct_size;
@@ -101,7 +109,7 @@ struct compile_args {
   size_t options_size;
 };
 
-/* of `PJRT_LoadedExecutable_GetExecutable`, and with fewer words of `PJRT_Executable_Destroy` */
+/* of `PJRT_LoadedExecutable_GetExecutable`, and with fewer words of both `Destroy` */
 struct executable_args {
   size_t struct_size;
   void *extension_start;
@@ -117,7 +125,7 @@ typedef void *text_fn(struct text_args *);
 static const char *mode = "good";
 static execute_fn *real_execute;
 static compile_fn *real_compile;
-static executable_fn *get_executable, *executable_destroy;
+static executable_fn *get_executable, *executable_destroy, *real_loaded_destroy;
 static text_fn *executable_name;
 static uint64_t named_ns[MAX_LAUNCHES];
 static int running, sessions;
@@ -193,6 +201,13 @@ static void *execute(struct execute_args *args) {
   }
   if (running && launches < MAX_LAUNCHES) launched[launches++] = program;
   return real_execute(args);
+}
+
+/* the next executable may be at the same address, and is another one */
+static void *loaded_destroy(struct executable_args *args) {
+  for (int program = 0; program < programs; program++)
+    if (executables[program] == args->of) executables[program] = NULL;
+  return real_loaded_destroy(args);
 }
 
 /* protobuf by hand: buffers that grow, varints, and fields of varints and bytes */
@@ -462,6 +477,8 @@ const void *GetPjrtApi(void) {
   table[EXECUTE] = execute;
   get_executable = (executable_fn *)table[GET_EXECUTABLE];
   executable_destroy = (executable_fn *)table[EXECUTABLE_DESTROY];
+  real_loaded_destroy = (executable_fn *)table[LOADED_DESTROY];
+  table[LOADED_DESTROY] = loaded_destroy;
   executable_name = (text_fn *)table[EXECUTABLE_NAME];
   if (is("named")) {
     real_compile = (compile_fn *)table[COMPILE];
