@@ -14,7 +14,7 @@ use crate::report::bisect_line;
 use crate::upgrade::{BisectOutcome, BisectResult, BisectedCall, Bisection};
 
 use super::compiler_change::{ChangeArgs, ChangeRun};
-use super::compiler_side::{NamedCompiler, SideArgs};
+use super::compiler_side::NamedCompiler;
 use super::exit;
 use super::fault::Fault;
 use super::options::FormatArg;
@@ -40,7 +40,7 @@ pub(super) struct BisectArgs {
 
 /// Compares as few compilers as necessary with the first one, and prints which one changed each call.
 pub(super) fn run(args: &BisectArgs, bars: &MultiProgress, out: &mut dyn Write) -> Result<u8, Fault> {
-    let listed = Listed::read(&args.list, &args.change.side)?;
+    let listed = Listed::read(&args.list, &args.change)?;
     let change = match ChangeRun::new(&args.change, listed.ends(), bars)? {
         Ok(change) => change,
         Err(scan) => return nothing_matched(&scan, &args.format, out),
@@ -54,10 +54,13 @@ pub(super) fn run(args: &BisectArgs, bars: &MultiProgress, out: &mut dyn Write) 
         match change.measure([&listed.first, new], None, &is_wanted) {
             Ok((_, Some(error))) => return Err(error.into()),
             Ok((compared, None)) => bisection.add(place, &compared),
+            Err(fault) if !is_first && fault.code == exit::INTERRUPTED => bisection.interrupt(),
             Err(fault) if is_first || !is_of_environment(&fault) => return Err(fault),
             Err(fault) => {
-                bars.suspend(|| say(&format!("`{}` is left out: {}", new.name, fault.message)));
-                bisection.skip(place, fault.message);
+                let name = format!("`{}`", new.name);
+                let why = fault.message.strip_prefix(&format!("{name}: ")).unwrap_or(&fault.message);
+                bars.suspend(|| say(&format!("{name} is left out: {why}")));
+                bisection.skip(place, why.to_owned());
             }
         }
         is_first = false;
@@ -80,7 +83,7 @@ struct Listed {
 }
 
 impl Listed {
-    fn read(path: &Path, side: &SideArgs) -> Result<Self, Fault> {
+    fn read(path: &Path, change: &ChangeArgs) -> Result<Self, Fault> {
         let unusable = |why: &str| Fault::input(format!("cannot use the list `{}`: {why}", path.display()));
         let bytes = outside_file::input(path, MAX_LIST_BYTES)
             .map_err(|error| unusable(&format!("{error}{}", io_hint(&error))))?;
@@ -93,7 +96,13 @@ impl Listed {
             let place = folder_of(path).join(name);
             let named = format!("line {number} of `{}`, `{name}`,", path.display());
             // the command line is right, and the file is not
-            side.compiler(&named, (*name).to_owned(), &place).map_err(|fault| Fault::input(fault.message))
+            let compiler = change.side.compiler(&named, (*name).to_owned(), &place);
+            let compiler = compiler.map_err(|fault| Fault::input(fault.message))?;
+            if change.record.is_some() && compiler.python.is_none() {
+                let message = format!("{named} is a plugin: `--record` needs environments of Python with JAX");
+                return Err(Fault::input(message));
+            }
+            Ok(compiler)
         };
         let mut compilers = named.iter().map(compiler).collect::<Result<Vec<_>, Fault>>()?.into_iter();
         match (compilers.next(), compilers.as_slice()) {

@@ -1,10 +1,10 @@
 //! A change of the compiler, measured: what `upgrade` and `bisect` share.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use indicatif::MultiProgress;
@@ -120,12 +120,20 @@ impl<'a> ChangeRun<'a> {
         if args.record.is_some() {
             check([first, last])?;
         }
-        let record = |words: &str| record(first, words, &scratch.path().join("recorded"));
+        let watched = OnceCell::new();
+        let record = |words: &str| {
+            // until then a signal ends this process at once
+            let cancel = cancel_flag()?;
+            let recorded = record(first, words, &scratch.path().join("recorded"), &cancel)?;
+            let _ = watched.set(cancel);
+            Ok(recorded)
+        };
         let subject = match Subject::read(args, &record)? {
             Ok(subject) => subject,
             Err(scan) => return Ok(Err(scan)),
         };
-        Ok(Ok(Self { args, bars, subject, in_force, cancel: cancel_flag()?, scratch, recordings: Cell::new(0) }))
+        let cancel = watched.into_inner().map_or_else(cancel_flag, Ok)?;
+        Ok(Ok(Self { args, bars, subject, in_force, cancel, scratch, recordings: Cell::new(0) }))
     }
 
     /// Starts both compilers and measures the wanted calls under them, the new one's with its own programs if there are
@@ -164,10 +172,7 @@ impl<'a> ChangeRun<'a> {
 
     fn record_in(&self, compiler: &NamedCompiler, words: &str) -> Result<Registry, Fault> {
         let number = self.recordings.replace(self.recordings.get() + 1);
-        let recorded = record(compiler, words, &self.scratch.path().join(format!("recorded-{number}")));
-        // Ctrl-C ends the user's program, too
-        let is_cancelled = self.cancel.load(Ordering::Relaxed);
-        recorded.map_err(|fault| if is_cancelled { Fault::new(exit::INTERRUPTED, "ended by the user") } else { fault })
+        record(compiler, words, &self.scratch.path().join(format!("recorded-{number}")), &self.cancel)
     }
 
     /// Starts both compilers' timers: beside each other, or one after the other where the device has one process at a

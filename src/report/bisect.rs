@@ -47,11 +47,13 @@ impl Document for &BisectResult {
 pub fn bisect_line(result: &BisectResult) -> String {
     let changed = result.calls.iter().filter(|call| call.changed.is_some()).count();
     let undecided = result.calls.iter().filter(|call| call.outcome == BisectOutcome::Undecided).count();
+    let left_out = result.comparisons.iter().filter(|one| one.failure.is_some()).count();
     format!(
-        "{} of {} compared with the first: of {}, {changed} changed and {undecided} undecided; a change counts from \
+        "{} of {} compared with the first{}: of {}, {changed} changed and {undecided} undecided; a change counts from \
          {:.0} % (docs/bisect.md)",
-        result.comparisons.len(),
+        result.comparisons.len() - left_out,
         counted(result.environments.len().saturating_sub(1), "environment"),
+        if left_out == 0 { String::new() } else { format!(", {left_out} left out") },
         counted(result.calls.len(), "call"),
         100.0 * result.min_difference
     )

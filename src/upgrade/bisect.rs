@@ -209,6 +209,11 @@ impl Bisection {
         self.result.comparisons.push(EnvironmentComparison { environment, compiler: None, calls: Vec::new(), failure });
     }
 
+    /// Takes that the user ended the search between two comparisons.
+    pub fn interrupt(&mut self) {
+        self.result.interrupted = true;
+    }
+
     /// What is known so far.
     pub fn finish(self) -> BisectResult {
         let mut result = self.result;

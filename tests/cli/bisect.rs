@@ -141,7 +141,13 @@ fn environments_that_cannot_be_compared_are_left_out_in_the_middle_alone() {
     assert_eq!(found(&result, "short@v1"), json!(["unchanged", 3, null, "holds"]), "{result}");
     for name in ["1.so", "no-jax"] {
         assert_eq!(run.stderr.matches(&format!("`{name}` is left out: ")).count(), 1, "{}", run.stderr);
+        assert!(!run.stderr.contains(&format!("left out: `{name}`")), "named once: {}", run.stderr);
     }
+    assert!(
+        run.stderr.contains("1 of 3 environments compared with the first, 2 left out: of 2 calls, "),
+        "{}",
+        run.stderr
+    );
     let table = plugins.run(&[]).stdout;
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     let long = format!("long@v1:{KEY}");
@@ -195,4 +201,11 @@ fn a_list_that_is_none_gets_one_line() {
         assert!(run.fault().contains(words) && run.fault().contains(&list), "{}", run.fault());
         assert_eq!(run.stdout, "");
     }
+    // a plugin records nothing, which shows before any environment does
+    place.file("python3", "");
+    fs::create_dir(place.path("cache")).unwrap();
+    let list = place.file("mixed", "python3\nsome.so\npython3\n");
+    let run = place.run(&["bisect", &list, "--record", "train.py"]);
+    assert_eq!((run.code, &*run.stdout), (BAD_INPUT, ""), "{}", run.stderr);
+    assert!(run.fault().contains("line 2 of") && run.fault().contains("is a plugin: `--record`"), "{}", run.fault());
 }

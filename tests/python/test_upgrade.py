@@ -1,17 +1,29 @@
-"""`upgrade --record`: the calls as two environments record them."""
+"""`upgrade --record` and `bisect --record`: the calls as several environments record them."""
 
+import contextlib
 import json
+import os
+import pathlib
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
 pytest.importorskip("jax")
 
-# an environment says with a variable what it lowers
+# an environment says with a variable what it lowers, or that its script fails or takes long
 SCRIPT = """
-import os, sys
+import os, sys, time
+if os.environ.get("FAILS"):
+    sys.exit(3)
+if os.environ.get("TAKES_LONG"):
+    with open("started.new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("started.new", "started")
+    time.sleep(300)
 import jax, jax.numpy as jnp
 import autotune_lowered
 
@@ -107,3 +119,85 @@ def test_what_is_wrong_is_told_before_anything_is_recorded(program, places):
         done = subprocess.run([*words, *more], cwd=places, capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (code, "") and said in done.stderr.splitlines()[-1], done.stderr
     assert not (places / "ran").exists()
+
+
+def bisect(program, places, *names):
+    """The command that searches these environments, in which one of another name than `old` differs."""
+    variables = {"old": "", "new": "NEWER=1", "fails": "FAILS=1", "long": "TAKES_LONG=1"}
+    for name in names:
+        if not (places / name).exists():
+            environment(places, name, variables[name])
+    (places / "versions.txt").write_text("\n".join(names))
+    words = [program, "bisect", "versions.txt", "--cache", "cache", "--record", "train.py"]
+    return [*words, "--processes", "3", "--budget", "1", "--format", "json"]
+
+
+def test_the_version_that_lowers_another_program_is_found(program, places):
+    def search(*names):
+        done = subprocess.run(bisect(program, places, *names), cwd=places, capture_output=True, text=True)
+        assert done.returncode == 7, done.stderr
+        result = json.loads(done.stdout)
+        calls = {call["op_id"]: call for call in result["calls"]}
+        assert set(calls) == {"both@v1", "older@v1"} and calls["older@v1"]["outcome"] == "undecided", done.stderr
+        both = calls["both@v1"]
+        return done.stderr, result, (both["outcome"], both["held"], both.get("changed"), both["verdict"])
+
+    said, result, both = search("old", "fails", "new")
+    assert both == ("between", 0, 2, "breaks")
+    assert said.count("recorded with []") == 2, said
+    why = "`--record train.py`: it ended with exit code 3; its output is above"
+    assert said.count(f"`fails` is left out: {why}") == 1, said
+    assert [one.get("failure") for one in result["comparisons"]] == [None, why]
+    assert "1 of 2 environments compared with the first, 1 left out" in said.splitlines()[-1], said
+    # outputs alone decided, so that another run finds the same
+    assert search("old", "fails", "new")[1] == result
+    assert search("old", "new")[2] == ("found", 0, 1, "breaks")
+    for names in (["fails", "new"], ["old", "fails"]):
+        done = subprocess.run(bisect(program, places, *names), cwd=places, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (5, "")
+        assert done.stderr.splitlines()[-1] == f"autotune-lowered: `fails`: {why}", done.stderr
+
+
+@pytest.mark.parametrize(
+    "names, sent, code",
+    [
+        (["long", "new"], signal.SIGTERM, 130),
+        (["old", "long", "new"], signal.SIGTERM, 130),
+        (["long", "new"], signal.SIGKILL, -signal.SIGKILL),
+    ],
+)
+def test_a_script_ends_with_the_search(program, places, names, sent, code):
+    with (places / "said.txt").open("w") as said:
+        search = subprocess.Popen(
+            bisect(program, places, *names), cwd=places, stdout=subprocess.PIPE, stderr=said, text=True
+        )
+    started, deadline = places / "started", time.monotonic() + 120
+    while not started.exists():
+        assert search.poll() is None and time.monotonic() < deadline, (places / "said.txt").read_text()
+        time.sleep(0.05)
+    script = int(started.read_text())
+    # to the search alone, as by a service manager
+    search.send_signal(sent)
+    try:
+        printed, _ = search.communicate(timeout=60)
+        assert search.returncode == code, (places / "said.txt").read_text()
+        assert ends(script)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(script, signal.SIGKILL)
+    if names[0] == "old":
+        result = json.loads(printed)
+        both = next(call for call in result["calls"] if call["op_id"] == "both@v1")
+        assert result["interrupted"] and (both["held"], both["changed"]) == (0, 2), printed
+    else:
+        assert printed == ""
+
+
+def ends(process):
+    """Whether a process is gone within a minute."""
+    deadline = time.monotonic() + 60
+    while pathlib.Path(f"/proc/{process}").exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

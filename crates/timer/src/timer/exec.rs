@@ -257,6 +257,25 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
     }
 }
 
+/// Linux's signal names, for those that end a worker.
+pub fn signal_name(number: i32) -> String {
+    let name = match number {
+        2 => "SIGINT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
 /// Three quarters of the machine's memory at this moment; `None` if it cannot be counted.
 pub fn three_quarters_of_memory() -> Option<u64> {
     let info = rustix::system::sysinfo();
