@@ -8,7 +8,7 @@ use crate::counted::counted;
 use crate::digest::Digest;
 use crate::failure::{Failure, FailureKind};
 use crate::registry::{Candidate, Invocation, Registry};
-use crate::timer::{Lowered, Recorders, ToLower, is_of_candidate};
+use crate::timer::{IsCancelled, Lowered, Recorders, ToLower, is_of_candidate};
 
 /// Lowers the candidates that a call was recorded with, on demand.
 pub struct Lowering {
@@ -42,7 +42,7 @@ impl Lowering {
         registry: &Registry,
         whole: &Invocation,
         wanted: &mut [Candidate],
-        is_cancelled: &(dyn Fn() -> bool + Sync),
+        is_cancelled: IsCancelled<'_>,
     ) -> Result<(), Failure> {
         let key = whole.key();
         self.take_known(key, wanted);
@@ -50,7 +50,10 @@ impl Lowering {
         if open.is_empty() || is_cancelled() {
             return Ok(());
         }
-        self.agreement(key, whole)?;
+        match self.agreement(key, whole, is_cancelled) {
+            Some(agrees) => agrees?,
+            None => return Ok(()),
+        }
         let request = |&at: &usize| Some(to_lower(whole, &wanted.get(at)?.config));
         let requests: Vec<ToLower<'_>> = open.iter().filter_map(request).collect();
         let outcomes = self.recorders.lower(&whole.recorder, &requests, is_cancelled);
@@ -89,36 +92,36 @@ impl Lowering {
         }
     }
 
-    /// Whether the recorders still make the recorded program of the baseline: the kernel may have changed since.
-    fn agreement(&self, key: Digest, whole: &Invocation) -> Result<(), Failure> {
+    /// Whether the recorders still make the recorded program of the baseline: the kernel may have changed since. `None`
+    /// if the user does not wait for the answer.
+    fn agreement(&self, key: Digest, whole: &Invocation, is_cancelled: IsCancelled<'_>) -> Option<Result<(), Failure>> {
         if let Some(call) = self.lock().get(&key) {
-            return call.agrees.clone();
+            return Some(call.agrees.clone());
         }
-        let agrees = self.lower_baseline(whole);
+        let agrees = self.lower_baseline(whole, is_cancelled)?;
         let call = LoweredCall { invocation: whole.clone(), agrees: agrees.clone() };
         self.lock().insert(key, call);
-        agrees
+        Some(agrees)
     }
 
-    fn lower_baseline(&self, whole: &Invocation) -> Result<(), Failure> {
+    fn lower_baseline(&self, whole: &Invocation, is_cancelled: IsCancelled<'_>) -> Option<Result<(), Failure>> {
         let recorded = whole.candidates.iter().find(|candidate| candidate.config == whole.baseline);
         let recorded = recorded.and_then(|candidate| candidate.program.as_ref());
         // without one there is nothing to compare with, here and in a race
-        let Some(recorded) = recorded else { return Ok(()) };
-        let outcome = self.recorders.lower(&whole.recorder, &[to_lower(whole, &whole.baseline)], &|| false);
-        let why = match outcome.into_iter().next().flatten() {
-            Some(Ok(Lowered::Program(program))) if program.semantic_digest == recorded.semantic_digest => return Ok(()),
-            Some(Ok(Lowered::Program(_))) => {
-                "the recorder makes another program of the baseline than was recorded".into()
+        let Some(recorded) = recorded else { return Some(Ok(())) };
+        let outcome = self.recorders.lower(&whole.recorder, &[to_lower(whole, &whole.baseline)], is_cancelled);
+        let why = match outcome.into_iter().next().flatten()? {
+            Ok(Lowered::Program(program)) if program.semantic_digest == recorded.semantic_digest => {
+                return Some(Ok(()));
             }
-            Some(Ok(Lowered::NotLowered(reason))) => format!("the recorder no longer lowers the baseline ({reason})"),
-            Some(Err(failure)) if is_of_candidate(&failure) => {
+            Ok(Lowered::Program(_)) => "the recorder makes another program of the baseline than was recorded".into(),
+            Ok(Lowered::NotLowered(reason)) => format!("the recorder no longer lowers the baseline ({reason})"),
+            Err(failure) if is_of_candidate(&failure) => {
                 format!("the recorder no longer lowers the baseline ({failure})")
             }
-            Some(Err(failure)) => return Err(failure),
-            None => "no recorder answered".into(),
+            Err(failure) => return Some(Err(failure)),
         };
-        Err(Failure::new(FailureKind::NoProgram, format!("{why}: record again")))
+        Some(Err(Failure::new(FailureKind::NoProgram, format!("{why}: record again"))))
     }
 
     /// Notes candidates, and writes the call's record anew.

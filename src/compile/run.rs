@@ -79,11 +79,14 @@ pub fn compile_plan(
     let Gathered { programs, sources } = gather(plan, registry);
     let outcomes = compile(compiler, &programs, follower)?;
     let calls = plan.invocations.iter().zip(sources).map(|(planned, sources)| {
-        let of_source = |source| match source {
+        let of_source = |(candidate, source): (&Candidate, _)| match source {
             Ok(place) => outcomes.get::<usize>(place).cloned().flatten(),
+            // nobody waited for its recorder
+            Err(_) if candidate.is_open() && follower.is_cancelled() => None,
             Err(reason) => Some(CompileOutcome::Failed { reason }),
         };
-        compiled_call(&planned.invocation, sources.into_iter().map(of_source))
+        let candidates = planned.invocation.candidates.iter();
+        compiled_call(&planned.invocation, candidates.zip(sources).map(of_source))
     });
     let calls: Vec<CompiledCall> = calls.collect();
     let invocations = plan.invocations.iter().map(|planned| &*planned.invocation);

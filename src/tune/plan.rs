@@ -13,7 +13,7 @@ use crate::lowering::{Lowering, without_recorder};
 use crate::matching::{ByName, Matching, match_labels};
 use crate::registry::{Invocation, Registry};
 use crate::setters;
-use crate::timer::Timer;
+use crate::timer::{IsCancelled, Timer};
 
 use super::step::order_by_share;
 use super::{MissedLabel, PlannedInvocation, Shard, StepProfile};
@@ -172,7 +172,7 @@ impl TuningPlan {
         &mut self,
         lowering: &Lowering,
         registry: &Registry,
-        is_cancelled: &(dyn Fn() -> bool + Sync),
+        is_cancelled: IsCancelled<'_>,
     ) -> Result<(), Failure> {
         for planned in self.invocations.iter_mut().filter(|planned| planned.invocation.is_lowered_on_demand()) {
             let whole = Arc::clone(&planned.invocation);

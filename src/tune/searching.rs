@@ -15,7 +15,7 @@ use crate::counted::counted;
 use crate::digest::FieldHasher;
 use crate::failure::Failure;
 use crate::race::{JobIdentity, RaceError};
-use crate::registry::{Invocation, NotRunnable};
+use crate::registry::{Candidate, Invocation, NotRunnable};
 use crate::search::{Budget, NoSpace, StrategyPlan, TrialOutcome, start};
 use crate::timer::ProgramFile;
 use crate::timer::events::{EventKind, Events, Phase, Slice};
@@ -91,12 +91,12 @@ impl Autotuner<'_> {
         }
         if is_small {
             let raced = self.lowered(events, invocation, Arc::clone(invocation));
-            return Ok(raced.map_or_else(|failure| not_begun(failure, result), Race::of_all));
+            return raced.map_or_else(|stopped| not_begun(stopped, result), |raced| Ok(Race::of_all(raced)));
         }
         if self.options.one_job_a_call || self.timer.info().can.only_one_job_a_call {
             let raced = match self.lowered(events, invocation, Arc::new(planned.without_search())) {
                 Ok(raced) => raced,
-                Err(failure) => return Ok(not_begun(failure, result)),
+                Err(stopped) => return not_begun(stopped, result),
             };
             let (tried, why) = (raced.candidates.len(), "profiles are kept or read for one race of each call");
             result.flags.push(format!("{tried} of its configs are tried, without a search: {why}"));
@@ -137,7 +137,7 @@ impl Autotuner<'_> {
             let added = choices.configs().filter(|config| !known.contains(&config));
             let all: Vec<Config> = known.iter().map(|&config| config.clone()).chain(added).collect();
             let raced = self.lowered(events, invocation, Arc::new(only(invocation, all)));
-            Ok(raced.map_or_else(|failure| not_begun(failure, result), Race::of_all))
+            raced.map_or_else(|stopped| not_begun(stopped, result), |raced| Ok(Race::of_all(raced)))
         } else {
             let cached = cached.map(|(entry, _)| entry.config.clone());
             self.search(events, invocation, choices, (&identity.key, cached, digest), result)
@@ -159,17 +159,22 @@ impl Autotuner<'_> {
         self.lowering.is_some() && invocation.is_lowered_on_demand()
     }
 
-    /// Some candidates of a `whole` call, lowered as far as that was not tried before; fails if the recorders do.
+    /// Some candidates of a `whole` call, lowered as far as that was not tried before; fails if the recorders do, and if
+    /// the user ends it before all are lowered.
     fn lowered(
         &self,
         events: &Events,
         whole: &Invocation,
         mut some: Arc<Invocation>,
-    ) -> Result<Arc<Invocation>, Failure> {
+    ) -> Result<Arc<Invocation>, RaceError> {
         if let Some(lowering) = self.lowering.filter(|_| whole.is_lowered_on_demand()) {
             let _lowering = events.open(Slice::Phase(Phase::Lower));
             let is_cancelled = || self.cancel.load(Ordering::Relaxed);
-            lowering.complete(self.registry, whole, &mut Arc::make_mut(&mut some).candidates, &is_cancelled)?;
+            let candidates = &mut Arc::make_mut(&mut some).candidates;
+            lowering.complete(self.registry, whole, candidates, &is_cancelled).map_err(RaceError::Failed)?;
+            if is_cancelled() && candidates.iter().any(Candidate::is_open) {
+                return Err(RaceError::Interrupted);
+            }
         }
         Ok(some)
     }
@@ -203,22 +208,12 @@ impl Autotuner<'_> {
             Ok(_) => {
                 let finalists = self.options.search.finalists;
                 let race = search.to_race(invocation, &choices, cached, finalists, digest);
-                Ok(match self.lowered(events, invocation, Arc::clone(&race.invocation)) {
-                    Ok(invocation) => InvocationPlan::Race(Race { invocation, ..race }),
-                    Err(failure) => not_begun(failure, result),
-                })
+                match self.lowered(events, invocation, Arc::clone(&race.invocation)) {
+                    Ok(invocation) => Ok(InvocationPlan::Race(Race { invocation, ..race })),
+                    Err(stopped) => not_begun(stopped, result),
+                }
             }
-            Err(RaceError::Interrupted) => {
-                result.status = Status::Interrupted;
-                "ended by the user; what was tried is kept".clone_into(&mut result.reason);
-                Ok(InvocationPlan::Finished(None))
-            }
-            Err(RaceError::Failed(failure)) => Ok(not_begun(failure, result)),
-            Err(RaceError::Inputs(error)) => {
-                result.reason = error.to_string();
-                Ok(InvocationPlan::Finished(None))
-            }
-            Err(RaceError::Fatal(error)) => Err(error),
+            Err(stopped) => not_begun(stopped, result),
         };
         result.search = Some(search.searched);
         plan
@@ -238,10 +233,10 @@ impl Autotuner<'_> {
             return Ok(InvocationPlan::Finished(Some(known_before(result, key, entry))));
         };
         let raced = only(invocation, record.candidates.into_iter().map(|candidate| candidate.config));
-        Ok(match self.lowered(events, invocation, Arc::new(raced)) {
-            Ok(invocation) => InvocationPlan::Race(Race { invocation, search: Some(digest), all_failed: None }),
-            Err(failure) => not_begun(failure, result),
-        })
+        match self.lowered(events, invocation, Arc::new(raced)) {
+            Ok(invocation) => Ok(InvocationPlan::Race(Race { invocation, search: Some(digest), all_failed: None })),
+            Err(stopped) => not_begun(stopped, result),
+        }
     }
 
     /// The identity of a search: the job's digest without candidates, the configs, and how they are searched.
@@ -331,7 +326,7 @@ impl Autotuner<'_> {
                     PairOutcome { outcome: TrialOutcome::Time(1.0), is_new: false, failure: None }
                 } else {
                     let pair = only(invocation, [invocation.baseline.clone(), config.clone()]);
-                    let pair = self.lowered(events, invocation, Arc::new(pair)).map_err(RaceError::Failed)?;
+                    let pair = self.lowered(events, invocation, Arc::new(pair))?;
                     match not_lowered(&pair, &config).filter(|_| self.lowers(invocation)) {
                         Some(reason) => PairOutcome::refused(reason),
                         None => self.try_pair(events, &pair, &input_folder)?,
@@ -407,10 +402,20 @@ impl Autotuner<'_> {
 }
 
 /// Nothing is raced, for this reason.
-fn not_begun(failure: Failure, result: &mut OperationResult) -> InvocationPlan {
-    result.reason = failure.to_string();
-    result.failure = Some(failure);
-    InvocationPlan::Finished(None)
+fn not_begun(stopped: RaceError, result: &mut OperationResult) -> Result<InvocationPlan, TuneError> {
+    match stopped {
+        RaceError::Interrupted => {
+            result.status = Status::Interrupted;
+            "ended by the user; what was tried is kept".clone_into(&mut result.reason);
+        }
+        RaceError::Failed(failure) => {
+            result.reason = failure.to_string();
+            result.failure = Some(failure);
+        }
+        RaceError::Inputs(error) => result.reason = error.to_string(),
+        RaceError::Fatal(error) => return Err(error),
+    }
+    Ok(InvocationPlan::Finished(None))
 }
 
 /// Why a config of a call was not lowered.

@@ -27,6 +27,7 @@ mod peaks;
 mod precise_options;
 mod process_options;
 mod prove;
+mod recorders;
 mod report_html;
 mod report_plots;
 mod report_upgrade;

@@ -36,12 +36,16 @@ impl Tpu {
     }
 
     pub(crate) fn compile(&self, module: &str, arguments: &[&str], init_args: &str) -> Run {
+        ended(&mut self.command(module, arguments, init_args))
+    }
+
+    pub(crate) fn command(&self, module: &str, arguments: &[&str], init_args: &str) -> Command {
         let store = self.place.text("store");
         let fixed = ["compile", module, "--target", "tpu:v5e", "--plugin", &self.plugin, "-o", &store];
         let optimized = data("mosaic_matmul.hlo.pb").display().to_string();
         let mut command = command(&self.place.path("cache"));
         command.args(fixed).args(arguments).env("SIMULATED_OPTIMIZED", optimized).env("LIBTPU_INIT_ARGS", init_args);
-        ended(&mut command)
+        command
     }
 
     fn outcome(&self, arguments: &[&str], init_args: &str) -> Value {

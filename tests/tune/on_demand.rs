@@ -5,7 +5,9 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::support::formula::FormulaTimer;
 use crate::support::prerequisite::python3;
@@ -97,6 +99,10 @@ impl Recorded {
     }
 
     fn tune_into(&self, ledger: &Ledger, lowering: Option<&Lowering>) -> OperationResult {
+        self.tune_until(&AtomicBool::new(false), ledger, lowering)
+    }
+
+    fn tune_until(&self, cancel: &AtomicBool, ledger: &Ledger, lowering: Option<&Lowering>) -> OperationResult {
         let registry = self.registry();
         let mut plan: TuningPlan = scripted::planned([&registry.invocations()[0]]);
         if lowering.is_none() {
@@ -113,8 +119,23 @@ impl Recorded {
         let budget = Budget::default().evaluations(Some(EVALUATIONS));
         let search = SearchOptions::default().kind(StrategyKind::Auto).budget(budget);
         let options = TuneOptions::default().search(search);
-        let mut session = Session::new(&registry, ledger, &mut timer).options(options).lowering(lowering);
-        session.run(&plan).unwrap().operations.remove(0)
+        let session = Session::new(&registry, ledger, &mut timer).options(options).lowering(lowering);
+        session.cancel(cancel).run(&plan).unwrap().operations.remove(0)
+    }
+
+    /// Tunes, and is ended when this holds; says how long it took.
+    fn tune_and_end(&self, lowering: &Lowering, is_time: impl Fn() -> bool + Sync) -> (OperationResult, Duration) {
+        let (cancel, begin) = (AtomicBool::new(false), Instant::now());
+        let operation = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_time() {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                cancel.store(true, Ordering::Relaxed);
+            });
+            self.tune_until(&cancel, &Ledger::in_memory(Vec::new()), Some(lowering))
+        });
+        (operation, begin.elapsed())
     }
 }
 
@@ -195,6 +216,36 @@ fn what_says_nothing_about_a_candidate_is_told_and_decides_nothing() {
             // the same cache with the right recorder
             let operation = recorded.tune_into(&ledger, Some(&recorded.recorders("", WorkerLimits::default())));
             assert_eq!(operation.status, Status::Tuned, "{mode}: {operation:?}");
+        }
+    }
+}
+
+/// Nobody waits for a recorder that hangs after the user ended the run. Its own limits are an hour here.
+#[test]
+fn a_recorder_that_hangs_is_not_waited_for_and_what_was_lowered_is_kept() {
+    let hour = Duration::from_secs(3600);
+    let patient = || WorkerLimits::default().start(hour).compile(hour);
+    let recorded = Recorded::new((0..6).map(|q| config(q, 6)));
+    let lowering = recorded.recorders("hanging", patient());
+    // one of two recorders hangs, and the other one answers the rest
+    let (operation, took) = recorded.tune_and_end(&lowering, || recorded.asked().len() == 6);
+    assert_eq!(operation.status, Status::Interrupted, "{operation:?}");
+    assert!(took < Duration::from_secs(600), "{took:?}");
+    let kept = recorded.invocation();
+    assert!(kept.candidates[3].is_open() && kept.candidates[..3].iter().all(|one| one.program.is_some()), "{kept:?}");
+    let before = kept.candidates.iter().filter(|one| one.is_open()).count();
+    // the next run lowers the rest, and asks for the baseline to compare it
+    let operation = recorded.tune(Some(&recorded.recorders("", WorkerLimits::default())));
+    assert_eq!((best(&operation), recorded.asked().len()), (&config(5, 6), 6 + 1 + before));
+    // one that hangs at the baseline, and one that does not even start, before a race and before a search
+    for mode in ["silent", "mute"] {
+        for recorded in [Recorded::new((0..3).map(|q| config(q, 6))), Recorded::large()] {
+            let lowering = recorded.recorders(mode, patient());
+            let (operation, took) = recorded.tune_and_end(&lowering, || recorded.path("log.processes").exists());
+            assert_eq!((operation.status, operation.failure), (Status::Interrupted, None), "{mode}");
+            assert!(took < Duration::from_secs(600), "{mode}: {took:?}");
+            let open = recorded.invocation().candidates.iter().filter(|one| one.is_open()).count();
+            assert_eq!(open, recorded.invocation().candidates.len() - 1, "{mode}");
         }
     }
 }

@@ -1,20 +1,30 @@
 """A recorder without JAX: `recorder.py REGISTRY LOG [MODE]` answers as `docs/recorder-protocol.md` says.
 
 A config `{"q": A, "kv": B}` becomes the program of `scripted::distinct_program(20 * A + B)`. Each request is a line of the
-log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3 (exit code 11), `silent` never answers, `changed` makes other programs,
-`other` has another name, `ending` ends at once.
+log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3 (exit code 11), `hanging` never answers there, `silent` never
+answers at all, `mute` not even says hello, `changed` makes other programs, `other` has another name, `ending` ends at once.
+`mute` and `silent` start a process in a session of its own, and LOG.processes has their ids.
 """
 
 import hashlib
 import json
 import os
 import pathlib
+import subprocess
 import sys
+import time
 
 registry, log, mode = pathlib.Path(sys.argv[1]), sys.argv[2], (sys.argv[3:] or [""])[0]
 print("what a program prints is no answer")
 if mode == "ending":
     sys.exit("no such model")
+if mode in ("mute", "silent"):
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+    started = pathlib.Path(log + ".starting")
+    started.write_text(f"{os.getppid()} {os.getpid()} {child.pid}")
+    started.rename(log + ".processes")
+if mode == "mute":
+    time.sleep(1000)
 requests, answers = map(int, os.environ["AUTOTUNE_LOWERED_ANSWER"].split(","))
 
 
@@ -40,7 +50,7 @@ with open(requests) as lines, open(answers, "w") as out:
         else:
             with open(log, "a") as file:
                 file.write(json.dumps(asked["params"]["config"]) + "\n")
-            if mode == "silent":
+            if mode == "silent" or (mode == "hanging" and asked["params"]["config"]["q"] == 3):
                 continue
             result = lowered(asked["params"]["config"])
         out.write(json.dumps({"id": asked["id"], "result": result}) + "\n")

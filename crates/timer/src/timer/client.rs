@@ -22,6 +22,8 @@ use crate::failure::{Failure, FailureKind};
 const SUPERVISOR_LIMIT: Duration = Duration::from_secs(5);
 /// Maximum wait for the exit code of a worker that closed its stdout.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
+/// Interval at which a long wait asks whether the user ended it.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// JSON can only hold UTF-8 paths, which is not a candidate's fault.
 fn cannot_write(method: &str, error: &serde_json::Error) -> Failure {
@@ -36,6 +38,36 @@ struct Line<'a, C> {
     id: u64,
     #[serde(flatten)]
     call: &'a C,
+}
+
+/// How long an answer is waited for.
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'a> {
+    limit: Duration,
+    /// Whether the user ended the wait. A measurement is not disturbed by asking.
+    is_cancelled: Option<&'a dyn Fn() -> bool>,
+}
+
+impl<'a> Patience<'a> {
+    /// Until the limit, or until the user ends it.
+    pub(super) fn unless(is_cancelled: &'a dyn Fn() -> bool, limit: Duration) -> Self {
+        Self { limit, is_cancelled: Some(is_cancelled) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_cancelled.is_some_and(|is_cancelled| is_cancelled())
+    }
+
+    /// How long to wait at once, of what is left.
+    fn step(&self, left: Duration) -> Duration {
+        self.is_cancelled.map_or(left, |_| left.min(LOOK_EVERY))
+    }
+}
+
+impl From<Duration> for Patience<'_> {
+    fn from(limit: Duration) -> Self {
+        Self { limit, is_cancelled: None }
+    }
 }
 
 /// A running worker.
@@ -154,7 +186,7 @@ impl WorkerClient {
     ///
     /// The failure that the worker answered, its death, a time-out, or an invalid answer.
     pub fn request<T: DeserializeOwned>(&mut self, call: Method, limit: Duration) -> Result<T, Failure> {
-        self.ask(call.method(), &call, limit)
+        self.ask(call.method(), &call, limit.into())
     }
 
     /// The same of a process with other methods: `call` gives the line its `method` and `params`.
@@ -162,7 +194,7 @@ impl WorkerClient {
         &mut self,
         method: &str,
         call: &impl Serialize,
-        limit: Duration,
+        patience: Patience<'_>,
     ) -> Result<T, Failure> {
         let id = self.next_id;
         self.next_id += 1;
@@ -172,7 +204,7 @@ impl WorkerClient {
             let message = format!("a `{method}` of {} bytes is longer than the protocol allows", line.len());
             return Err(Failure::new(FailureKind::Protocol, message));
         }
-        let answer = self.exchange(&line, method, limit)?;
+        let answer = self.exchange(&line, method, patience)?;
         let response: Response = match serde_json::from_slice(&answer) {
             Ok(response) => response,
             Err(error) => {
@@ -196,13 +228,13 @@ impl WorkerClient {
     }
 
     /// Sends raw bytes and waits for one line: for requests, and for testing a worker with malformed ones.
-    pub(crate) fn exchange(&mut self, bytes: &[u8], what: &str, limit: Duration) -> Result<Vec<u8>, Failure> {
+    pub(super) fn exchange(&mut self, bytes: &[u8], what: &str, patience: Patience<'_>) -> Result<Vec<u8>, Failure> {
         if self.gone {
             return Err(Failure::new(FailureKind::Device, "the worker is gone and must be restarted"));
         }
         self.drain_stderr();
         self.tail.start_request();
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + patience.limit;
         let mut unsent = bytes;
         let mut scanned = 0;
         loop {
@@ -222,10 +254,13 @@ impl WorkerClient {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                let message = format!("no answer to `{what}` within {limit:?}");
+                let message = format!("no answer to `{what}` within {:?}", patience.limit);
                 return Err(self.ended(FailureKind::Timeout, message));
             }
-            match self.turn(&mut unsent, left) {
+            if patience.is_over() {
+                return Err(self.ended(FailureKind::Timeout, format!("the user ended the wait for `{what}`")));
+            }
+            match self.turn(&mut unsent, patience.step(left)) {
                 Ok(true) => {}
                 Ok(false) => return Err(self.died(what)),
                 Err(error) => return Err(self.ended(FailureKind::Crash, format!("the worker's pipes: {error}"))),
@@ -373,9 +408,14 @@ impl WorkerClient {
         }
     }
 
+    /// Closes the worker's stdin, at which it is to end.
+    pub(super) fn close(&mut self) {
+        self.stdin = None;
+    }
+
     /// Closes the worker's stdin and waits for its end; the exit code, or `None` if it had to be killed.
     pub(crate) fn close_and_wait(&mut self, limit: Duration) -> Option<i32> {
-        self.stdin = None;
+        self.close();
         self.wait(limit)
     }
 

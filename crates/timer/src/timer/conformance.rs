@@ -201,7 +201,8 @@ impl ConformanceTrial {
             ),
         ];
         for (name, bytes, id) in cases {
-            let answer = client.exchange(&bytes, "a wrong line", limits.load).map_err(|failure| failure.to_string());
+            let answer =
+                client.exchange(&bytes, "a wrong line", limits.load.into()).map_err(|failure| failure.to_string());
             self.step(name, answer.and_then(|line| expect_error(&line, id)));
         }
     }

@@ -70,7 +70,7 @@ pub use one_at_a_time::{OneAtATime, StartTimer};
 pub use phases::PHASES_PLANE;
 pub use profiled::ProfiledRound;
 pub use protocol::ProgramSignature;
-pub use recorders::{Lowered, Recorders, ToLower, is_of_candidate};
+pub use recorders::{IsCancelled, Lowered, Recorders, ToLower, is_of_candidate};
 pub use replay::{ProfileReplay, ReplayKeeper, ReplayTimer};
 pub use side_by_side::{OtherClock, SideBySide};
 pub use worker_command::{WorkerCommand, WorkerLimits};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::client::WorkerClient;
+use super::client::{Patience, WorkerClient};
 use super::compile_times::CompileTimes;
 use super::protocol::one_line;
 use super::worker_command::{WorkerCommand, WorkerLimits};
@@ -76,6 +76,9 @@ pub fn is_of_candidate(failure: &Failure) -> bool {
     matches!(failure.kind, FailureKind::Crash | FailureKind::Memory | FailureKind::Timeout)
 }
 
+/// Whether the user ended the run.
+pub type IsCancelled<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// A recorder that has said hello.
 struct Recorder {
     client: WorkerClient,
@@ -114,13 +117,13 @@ impl Recorders {
     }
 
     /// Lowers candidates that `recorder` recorded, several at once. The outcomes are in the order of the candidates;
-    /// what was not tried, because `is_cancelled`, is `None`. A failure [is of its candidate](is_of_candidate) or of the
-    /// recorder.
+    /// what was not tried, or not waited for, because `is_cancelled`, is `None`. A failure
+    /// [is of its candidate](is_of_candidate) or of the recorder.
     pub fn lower(
         &self,
         recorder: &str,
         wanted: &[ToLower<'_>],
-        is_cancelled: &(dyn Fn() -> bool + Sync),
+        is_cancelled: IsCancelled<'_>,
     ) -> Vec<Option<Result<Lowered, Failure>>> {
         let next = AtomicUsize::new(0);
         let outcomes = Mutex::new(vec![None; wanted.len()]);
@@ -128,7 +131,11 @@ impl Recorders {
             while !is_cancelled() {
                 let place = next.fetch_add(1, Ordering::Relaxed);
                 let Some(one) = wanted.get(place) else { return };
-                let outcome = self.lower_one(recorder, one);
+                let outcome = self.lower_one(recorder, one, is_cancelled);
+                // a recorder that was ended says nothing
+                if outcome.is_err() && is_cancelled() {
+                    return;
+                }
                 let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
                 outcomes.iter_mut().skip(place).take(1).for_each(|slot| *slot = Some(outcome.clone()));
             }
@@ -141,13 +148,14 @@ impl Recorders {
     }
 
     /// A used recorder may die of an earlier candidate, so the second, fresh one tells.
-    fn lower_one(&self, name: &str, wanted: &ToLower<'_>) -> Result<Lowered, Failure> {
+    fn lower_one(&self, name: &str, wanted: &ToLower<'_>, is_cancelled: IsCancelled<'_>) -> Result<Lowered, Failure> {
         let mut deaths = 0;
         loop {
-            let mut recorder = self.take(name)?;
+            let mut recorder = self.take(name, is_cancelled)?;
             let begin = Instant::now();
             let limit = self.times.as_ref().and_then(CompileTimes::limit).unwrap_or(self.limits.compile);
-            let answer: Result<Lowered, Failure> = recorder.client.ask("lower", &RecorderMethod::Lower(wanted), limit);
+            let patience = Patience::unless(is_cancelled, limit);
+            let answer = recorder.client.ask("lower", &RecorderMethod::Lower(wanted), patience);
             if !recorder.client.is_gone() {
                 self.lock().idle.push(recorder);
             }
@@ -172,7 +180,7 @@ impl Recorders {
     }
 
     /// An idle recorder, or a new one.
-    fn take(&self, name: &str) -> Result<Recorder, Failure> {
+    fn take(&self, name: &str, is_cancelled: IsCancelled<'_>) -> Result<Recorder, Failure> {
         let mut state = self.lock();
         if let Some(broken) = &state.broken {
             return Err(broken.clone());
@@ -181,7 +189,13 @@ impl Recorders {
             Some(recorder) => recorder,
             None => {
                 drop(state);
-                self.start().inspect_err(|failure| self.lock().broken = Some(failure.clone()))?
+                let started = self.start(is_cancelled);
+                if let Err(failure) = &started
+                    && !is_cancelled()
+                {
+                    self.lock().broken = Some(failure.clone());
+                }
+                started?
             }
         };
         if recorder.name == name {
@@ -196,14 +210,15 @@ impl Recorders {
         Err(Failure::new(FailureKind::NoProgram, message))
     }
 
-    fn start(&self) -> Result<Recorder, Failure> {
+    fn start(&self, is_cancelled: IsCancelled<'_>) -> Result<Recorder, Failure> {
         let as_own = |failure: Failure| {
             let advice = "`--recorder` takes the command that recorded, with `on_demand=True` or `--on-demand`";
             Failure::new(FailureKind::NoProgram, format!("no recorder: {}", failure.because(advice).message))
         };
         let start = || {
             let mut client = WorkerClient::spawn(&self.command, &self.limits)?;
-            let hello = client.ask("hello", &RecorderMethod::Hello { protocol: PROTOCOL }, self.limits.start);
+            let patience = Patience::unless(is_cancelled, self.limits.start);
+            let hello = client.ask("hello", &RecorderMethod::Hello { protocol: PROTOCOL }, patience);
             Ok((client, hello))
         };
         let (mut client, mut hello) = start().map_err(as_own)?;
@@ -221,5 +236,12 @@ impl Recorders {
 
     fn lock(&self) -> MutexGuard<'_, RecordersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RecordersState {
+    /// They end beside each other, because a program may take a while.
+    fn drop(&mut self) {
+        self.idle.iter_mut().for_each(|recorder| recorder.client.close());
     }
 }
