@@ -157,7 +157,8 @@ fn stored(registry: &Registry, lowered: Lowered) -> Result<Lowered, Failure> {
 }
 
 fn to_lower<'a>(whole: &'a Invocation, config: &'a Config) -> ToLower<'a> {
-    ToLower { call: &whole.call, direction: whole.direction, target: &whole.target, config }
+    let (direction, target, recording) = (whole.direction, &whole.target, whole.lowering_recording());
+    ToLower { call: &whole.call, direction, target, config, recording }
 }
 
 /// Says which calls have candidates that nobody lowers, because there is no recorder.

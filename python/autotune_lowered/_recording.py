@@ -20,7 +20,7 @@ from .libraries.ejkernel import calls as ejkernel
 from .libraries.import_hook import after_import
 from .libraries.tokamax import calls as tokamax
 from .record.call import DIRECTIONS
-from .record.on_demand import Answering, descriptors
+from .record.on_demand import Answering, answers
 from .record.recorder import Recorder, active
 from .record.registry import Registry
 from .record.stand_in import answering
@@ -32,6 +32,8 @@ MAX_ARRAY_BYTES = 64 << 20
 
 # never an `id`, which may be reused: traces of one recording must not be taken for those of the next
 _NUMBERS = itertools.count(1)
+# the place of a recording on demand among those of the program, by which the tuner asks for it
+_ON_DEMAND = itertools.count(1)
 
 
 class recording:
@@ -66,7 +68,8 @@ class recording:
         adapters: Kernels of other projects to record, too, by the names of sets (`jax-pallas`) or as operations of your
             own (`docs/adapters.md`). Their functions are replaced inside, in all threads, and put back at the end.
         on_demand: Lower the baselines alone, and each other candidate when the tuner needs it: `autotune-lowered tune
-            --recorder COMMAND`, with the command that runs this program (`docs/recording.md`).
+            --recorder COMMAND`, with the command that runs this program (`docs/recording.md`). A program that has
+            several of these makes them in the same order each time.
 
     Raises ImportError without JAX, ValueError for a registry of another schema and for unknown platforms, targets and adapters,
     OSError if the folder or, at the end, a record cannot be written.
@@ -94,12 +97,14 @@ class recording:
             raise ValueError("a recording is for `platforms` or for a `target`: name one of them")
         asked = [platforms] if isinstance(platforms, str) else platforms
         absent = None if target is None else Target.named(target)
-        registry = Registry(folder, asked, tuple(directions), _fingerprint, absent, on_demand)
+        registry = Registry(
+            folder, asked, tuple(directions), _fingerprint, absent, next(_ON_DEMAND) if on_demand else 0
+        )
         if asked is not None:
             _ = registry.platforms  # a wrong name is an error here, not at the first call
-        self._answers_on = descriptors() if on_demand else None
-        kind: type[Recorder] = Recorder if self._answers_on is None else Answering
-        self._recorder = kind(registry, chosen, capture_values, max_array_bytes)
+        asks = answers() if on_demand else None
+        settings = (registry, chosen, capture_values, max_array_bytes)
+        self._recorder = Recorder(*settings) if asks is None else Answering(asks, *settings)
         self._absent = absent
         self._stamp = stamp
         self._adapted = named(adapters)
@@ -114,7 +119,7 @@ class recording:
     ) -> None:
         # a program may end itself when it has done everything
         is_done = isinstance(error, SystemExit) and error.code in (None, 0)
-        self.stop(raising=kind is None or (is_done and self._answers_on is not None))
+        self.stop(raising=kind is None or (is_done and isinstance(self._recorder, Answering)))
 
     def start(self) -> None:
         """Start without a `with` block; `stop` ends it."""
@@ -139,13 +144,11 @@ class recording:
         entered.close()
         if raising:
             self._recorder.flush()
-            if self._answers_on is not None and isinstance(self._recorder, Answering):
-                self._recorder.serve(*self._answers_on)
-                # what the program does after its recording was done when it recorded
-                os._exit(0)
         else:
             # our error must not hide the block's own
             self._recorder.finish_quietly()
+        if isinstance(self._recorder, Answering):
+            self._recorder.serve(now=raising)
 
     def report(self) -> list[dict[str, Any]]:
         """The recorded calls: one entry for each call, direction and platform.

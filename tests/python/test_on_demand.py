@@ -66,9 +66,9 @@ def candidates():
     return {one["config"]["parts"]: one for one in record["candidates"]}
 
 
-def tune(run, *words, expected=0):
+def tune(run, *words, module="module.mlir", registry="registry", expected=0):
     timer = ("--timer", f"jax:{sys.executable}", "--cache", "cache", "--min-improvement", "0.9", "--format", "json")
-    return json.loads(run("tune", "module.mlir", "--registry", "registry", *timer, *words, expected=expected))
+    return json.loads(run("tune", module, "--registry", registry, *timer, *words, expected=expected))
 
 
 def test_the_program_that_recorded_lowers_what_the_tuner_asks_for(recorded, run):
@@ -133,6 +133,97 @@ def test_with_gradients_both_directions_answer(recorded, run):
     tune(run, "--recorder", f"{sys.executable} serve.py")
     (backward,) = [record for record in records() if record["direction"] == "forward-vjp"]
     assert {one["config"]["parts"] for one in backward["candidates"] if "program" in one} == {1, 2, 4, 8}
+
+
+SEVERAL = """
+import pathlib
+import sys
+
+import jax
+import jax.numpy as jnp
+
+import autotune_lowered
+
+
+def kernel(name):
+    @autotune_lowered.tunable(op=name, version=1, space={"parts": [1, 2, 4]})
+    def sums(x, *, parts=1):
+        return sum(jnp.tanh(part).sum(0) * (2 if name == "decode" else 1) for part in jnp.split(x, parts))
+
+    return sums
+
+
+def note(what):
+    with open("log", "a") as log:
+        print(what, file=log)
+
+
+prefill, decode = kernel("prefill"), kernel("decode")
+steps = {
+    "prefill": (REGISTRIES[0], lambda x: prefill(x)),
+    "decode": (REGISTRIES[1], lambda x: decode(x) + prefill(x)),
+}
+for name, (registry, step) in steps.items():
+    if name in sys.argv:
+        break
+    with autotune_lowered.recording(registry, on_demand=True, directions=("forward",)):
+        lowered = jax.jit(step).lower(jnp.ones((256, 64)))
+    autotune_lowered.dump(lowered, f"{name}.mlir")
+    note(name)
+note("the end")
+"""
+
+
+@pytest.fixture
+def of_several(tmp_path, monkeypatch):
+    """Records two steps of one program on demand, each into one of these registries."""
+    monkeypatch.chdir(tmp_path)
+
+    def record(*registries):
+        pathlib.Path("serve.py").write_text(SEVERAL.replace("REGISTRIES", repr(registries)))
+        subprocess.run([sys.executable, "serve.py"], check=True, capture_output=True)
+        assert said() == ["prefill", "decode", "the end"]
+        pathlib.Path("log").unlink()
+        return f"{sys.executable} serve.py"
+
+    return record
+
+
+def said():
+    log = pathlib.Path("log")
+    return log.read_text().split("\n")[:-1] if log.exists() else []
+
+
+def lowered_in(registry):
+    """The configs that have a program, by operation and recording."""
+    found = {}
+    for path in pathlib.Path(registry, "invocations").glob("*/*"):
+        call = json.loads(path.read_text())["invocation"]
+        lowered = {one["config"]["parts"] for one in call["candidates"] if "program" in one}
+        found[call["op_id"], call["static_arguments"].get("lowered_by_recording", 1)] = lowered
+    return found
+
+
+@pytest.mark.parametrize("registries", [("registry", "registry"), ("registry", "other")])
+def test_several_recordings_of_a_program_answer_each_for_its_calls(of_several, run, registries):
+    command = of_several(*registries)
+    apart = registries[0] != registries[1]
+    tune(run, "--recorder", command, "--compile-jobs", "1", module="prefill.mlir", registry=registries[0])
+    assert {1, 2, 4} in lowered_in(registries[0]).values()
+    assert said() == [] or not apart, "the first recording is as far as they come"
+    tune(run, "--recorder", command, "--compile-jobs", "1", module="decode.mlir", registry=registries[1])
+    found = lowered_in(registries[1])
+    assert found["decode@v1", 2] == {1, 2, 4}, found
+    # a call of both steps is lowered by one of them in each registry
+    assert {1, 2, 4} in [lowered for (op_id, _), lowered in found.items() if op_id == "prefill@v1"], found
+    assert set(said()) == {"prefill"}, "what comes after the recordings is not run again"
+
+
+def test_a_recording_that_the_program_does_not_make_this_time_is_told(of_several, run):
+    command = of_several("registry", "other")
+    result = tune(run, "--recorder", f"{command} decode", module="decode.mlir", registry="other", expected=1)
+    told = "the worker ended with exit code 0 during `hello`, before the end of its recording 2 on demand"
+    assert told in json.dumps(result), result
 
 
 def test_a_program_that_fails_is_no_recorder(recorded, run):

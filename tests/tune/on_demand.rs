@@ -251,6 +251,31 @@ fn a_recorder_that_hangs_is_not_waited_for_and_what_was_lowered_is_kept() {
 }
 
 #[test]
+fn a_recording_that_no_recorder_comes_to_fails_its_calls_alone() {
+    let recorded = Recorded::new((0..3).map(|q| config(q, 6)));
+    let mut registry = recorded.registry();
+    let first = Arc::clone(&registry.invocations()[0]);
+    let mut second = Invocation::clone(&first);
+    second.call.call_key = "fedcba9876543210".into();
+    second.static_arguments.insert("lowered_by_recording".into(), json!(2));
+    registry.add(&second).unwrap();
+    for (mode, status) in [("first", Status::Failed), ("", Status::Tuned)] {
+        let (ledger, lowering) = (Ledger::in_memory(Vec::new()), recorded.recorders(mode, WorkerLimits::default()));
+        let registry = recorded.registry();
+        // the later recording comes first
+        let mut calls: Vec<&Arc<Invocation>> = registry.invocations().iter().collect();
+        calls.sort_by_key(|call| std::cmp::Reverse(call.lowering_recording()));
+        let mut timer = FormulaTimer::new(bowl);
+        timer.info.device = scripted::device();
+        let mut session = Session::new(&registry, &ledger, &mut timer).lowering(Some(&lowering));
+        let operations = session.run(&scripted::planned(calls)).unwrap().operations;
+        assert_eq!([operations[0].status, operations[1].status], [status, Status::Tuned], "{mode}: {operations:?}");
+        let told = "exit code 0 during `hello`, before the end of its recording 2 on demand, which has the call";
+        assert_eq!(operations[0].reason.contains(told), mode == "first", "{}", operations[0].reason);
+    }
+}
+
+#[test]
 fn without_a_recorder_they_are_left_out() {
     let operation = Recorded::large().tune(None);
     assert_eq!((operation.candidates.len(), operation.status), (1, Status::BaselineKept), "{operation:?}");

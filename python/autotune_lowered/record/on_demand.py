@@ -1,12 +1,15 @@
 """Candidates lowered when they are asked for: a program that recorded on demand runs again, and then answers.
 
 The tuner starts it with a variable that names two file descriptors. Requests and answers are JSON lines
-(`docs/recorder-protocol.md`); the program keeps its own standard input and output.
+(`docs/recorder-protocol.md`); the program keeps its own standard input and output. It answers at the end of a recording,
+and goes on to the next one when that is asked for.
 """
 
 from __future__ import annotations
 
+import functools
 import io
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -36,41 +39,82 @@ def descriptors() -> tuple[int, int] | None:
     return (int(requests), int(answers)) if requests.isdigit() and answers.isdigit() else None
 
 
-class Answering(Recorder):
-    """Keeps calls in place of records, and lowers their candidates on request."""
+@functools.cache
+def answers() -> Answers | None:
+    """The answers of this process, if it is to give any."""
+    found = descriptors()
+    return None if found is None else Answers(*found)
 
-    def __init__(self, registry: Registry, *rest: Any) -> None:
-        super().__init__(registry, *rest)
-        self._calls: dict[tuple[str, str], RecordedCall] = {}
-        self._lowers: dict[tuple[str, str, str, str], tuple[Lower, list[Config]]] = {}
 
-    def _store(self, call: RecordedCall, fills: dict[str, Fill], unknown: dict[str, str]) -> list[dict[str, Any]]:
-        self._calls[call.op_id, call.call_key] = call
-        return []
+class Answers:
+    """Answers of one recording of the process after the other."""
 
-    def serve(self, requests: int, answers: int) -> None:
-        """Answer until the requests end."""
-        with open(requests, "rb", buffering=0) as raw, open(answers, "wb") as out:
-            for line in _lines(raw):
-                out.write(json.dumps(self._answer(line)).encode() + b"\n")
-                out.flush()
+    def __init__(self, requests: int, out: int) -> None:
+        self._out = open(out, "wb")
+        self._lines = _lines(open(requests, "rb", buffering=0))
+        self._ended: dict[int, Answering] = {}
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
+    def add(self, ended: Answering) -> None:
+        """Answer for this recording from now on."""
+        self._ended[ended.registry.on_demand] = ended
+
+    def give(self) -> None:
+        """Answer until the requests end, and the process with them, or until a recording is asked for that has not
+        ended yet."""
+        for line in self._lines:
+            answer = self._answer(line)
+            if answer is None:
+                # the next recording that ends finds it again
+                self._lines = itertools.chain([line], self._lines)
+                return
+            self._out.write(json.dumps(answer).encode() + b"\n")
+            self._out.flush()
+        # what the program does after its recordings was done when it recorded
+        os._exit(0)
+
+    def _answer(self, line: bytes) -> dict[str, Any] | None:
         number = None
         try:
             request = json.loads(line)
             number, method, asked = request["id"], request["method"], request.get("params") or {}
-            if method == "hello":
-                return {"id": number, "result": {"protocol": PROTOCOL, "recorder": recorder_name()}}
-            if method != "lower":
+            if method not in ("hello", "lower"):
                 raise ValueError(f"there is no method `{method}`")
-            return {"id": number, "result": self._lower(asked)}
+            recording = self._ended.get(asked.get("recording", 1))
+            if recording is None:
+                return None
+            if method == "hello":
+                return {"id": number, "result": {"protocol": PROTOCOL, "recorder": recording.name}}
+            return {"id": number, "result": recording.lower(asked)}
         except (ValueError, LookupError, TypeError) as error:
             return {"id": number, "error": {"kind": "protocol", "message": one_line(error)}}
         except Exception as error:  # such as a registry that cannot be written
             return {"id": number, "error": {"kind": "no-program", "message": one_line(error)}}
 
-    def _lower(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+
+class Answering(Recorder):
+    """Keeps calls in place of records, and lowers their candidates on request."""
+
+    def __init__(self, answers: Answers, registry: Registry, *rest: Any) -> None:
+        super().__init__(registry, *rest)
+        self._answers = answers
+        self._calls: dict[tuple[str, str], RecordedCall] = {}
+        self._lowers: dict[tuple[str, str, str, str], tuple[Lower, list[Config]]] = {}
+        self.name = ""
+
+    def _store(self, call: RecordedCall, fills: dict[str, Fill], unknown: dict[str, str]) -> list[dict[str, Any]]:
+        self._calls[call.op_id, call.call_key] = call
+        return []
+
+    def serve(self, now: bool) -> None:
+        """Answer, at once if this is the time for it."""
+        # as its records say it
+        self.name = recorder_name()
+        self._answers.add(self)
+        if now:
+            self._answers.give()
+
+    def lower(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """The candidate that a request names."""
         op_id, call_key, direction = asked["op_id"], asked["call_key"], asked["direction"]
         target = asked["target"]
         platform = target.get("platform") or target["device"]["platform"]

@@ -273,6 +273,8 @@ class _Record:
             static["borders"] = list(self.call.borders)
         if self.registry.on_demand:
             static["lowered"] = "on-demand"
+            if self.registry.on_demand > 1:
+                static["lowered_by_recording"] = self.registry.on_demand
         if self.call.recipe is not None:
             static["recipe"] = dict(self.call.recipe)
             if self.call.batch:

@@ -31,10 +31,11 @@ class Registry:
         directions: tuple[str, ...],
         fingerprint: Callable[[], dict[str, Any]],
         absent: Target | None = None,
-        on_demand: bool = False,
+        on_demand: int = 0,
     ) -> None:
         """`platforms` are the users' names, or `absent` is the device to record for instead; `fingerprint` returns that
-        of the device here, and is called once. With `on_demand`, only baselines are lowered."""
+        of the device here, and is called once. On demand, only baselines are lowered; the number says which of the
+        program's recordings on demand it is."""
         if importlib.util.find_spec("jax") is None:
             raise ImportError("recording needs JAX: pip install 'autotune-lowered[jax]'")
         # created now, so that a folder with another schema, or one that cannot be written, is refused before the run

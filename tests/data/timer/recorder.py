@@ -2,7 +2,8 @@
 
 A config `{"q": A, "kv": B}` becomes the program of `scripted::distinct_program(20 * A + B)`. Each request is a line of the
 log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3 (exit code 11), `hanging` never answers there, `silent` never
-answers at all, `mute` not even says hello, `changed` makes other programs, `other` has another name, `ending` ends at once.
+answers at all, `mute` not even says hello, `changed` makes other programs, `other` has another name, `ending` ends at once,
+`first` has one recording on demand and ends where another one is asked for.
 `mute` and `silent` start a process in a session of its own, and LOG.processes has their ids.
 """
 
@@ -46,6 +47,8 @@ with open(requests) as lines, open(answers, "w") as out:
     for line in lines:
         asked = json.loads(line)
         if asked["method"] == "hello":
+            if mode == "first" and asked["params"].get("recording", 1) > 1:
+                break
             result = {"protocol": 1, "recorder": "others" if mode == "other" else "tests"}
         else:
             with open(log, "a") as file:

@@ -261,6 +261,11 @@ impl Invocation {
     pub fn is_lowered_on_demand(&self) -> bool {
         self.static_arguments.get("lowered").is_some_and(|how| how == "on-demand")
     }
+
+    /// Which of its program's recordings on demand lowers them, counted from one.
+    pub fn lowering_recording(&self) -> u64 {
+        self.static_arguments.get("lowered_by_recording").and_then(serde_json::Value::as_u64).unwrap_or(1)
+    }
 }
 
 setters!(Invocation {

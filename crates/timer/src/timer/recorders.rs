@@ -4,6 +4,7 @@
 //! line for each request, on the file descriptors that a variable names (`docs/recorder-protocol.md`). A recorder
 //! that dies of a candidate costs this candidate alone.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +28,9 @@ const DESCRIPTORS: &str = "AUTOTUNE_LOWERED_ANSWER";
 /// The version of the protocol.
 const PROTOCOL: u32 = 1;
 
+/// The number of a program's first recording on demand.
+const FIRST: u64 = 1;
+
 /// The user's program runs before the first answer, so it has at least this long.
 const LEAST_START: Duration = Duration::from_secs(600);
 
@@ -45,6 +49,16 @@ pub struct ToLower<'a> {
     pub target: &'a RecordedTarget,
     /// The config.
     pub config: &'a Config,
+    /// Which of the program's recordings on demand has the call.
+    #[serde(skip_serializing_if = "is_first")]
+    pub recording: u64,
+}
+
+/// The first one is not named: most programs have one.
+// serde passes a reference
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_first(recording: &u64) -> bool {
+    *recording <= FIRST
 }
 
 /// What became of a candidate.
@@ -60,7 +74,11 @@ pub enum Lowered {
 #[derive(Serialize)]
 #[serde(tag = "method", content = "params", rename_all = "kebab-case")]
 enum RecorderMethod<'a> {
-    Hello { protocol: u32 },
+    Hello {
+        protocol: u32,
+        #[serde(skip_serializing_if = "is_first")]
+        recording: u64,
+    },
     Lower(&'a ToLower<'a>),
 }
 
@@ -82,7 +100,9 @@ pub type IsCancelled<'a> = &'a (dyn Fn() -> bool + Sync);
 /// A recorder that has said hello.
 struct Recorder {
     client: WorkerClient,
-    /// Its name, with versions.
+    /// Which of its recordings it said hello for.
+    recording: u64,
+    /// Its name at that time, with versions.
     name: String,
 }
 
@@ -99,8 +119,8 @@ pub struct Recorders {
 #[derive(Default)]
 struct RecordersState {
     idle: Vec<Recorder>,
-    /// Why none can be started.
-    broken: Option<Failure>,
+    /// Why none comes to a recording, nor to those after it.
+    broken: BTreeMap<u64, Failure>,
 }
 
 impl Recorders {
@@ -151,7 +171,7 @@ impl Recorders {
     fn lower_one(&self, name: &str, wanted: &ToLower<'_>, is_cancelled: IsCancelled<'_>) -> Result<Lowered, Failure> {
         let mut deaths = 0;
         loop {
-            let mut recorder = self.take(name, is_cancelled)?;
+            let mut recorder = self.take((name, wanted.recording), is_cancelled)?;
             let begin = Instant::now();
             let limit = self.times.as_ref().and_then(CompileTimes::limit).unwrap_or(self.limits.compile);
             let patience = Patience::unless(is_cancelled, limit);
@@ -179,25 +199,25 @@ impl Recorders {
         }
     }
 
-    /// An idle recorder, or a new one.
-    fn take(&self, name: &str, is_cancelled: IsCancelled<'_>) -> Result<Recorder, Failure> {
+    /// An idle recorder, or a new one, that has come to the recording.
+    fn take(&self, (name, recording): (&str, u64), is_cancelled: IsCancelled<'_>) -> Result<Recorder, Failure> {
         let mut state = self.lock();
-        if let Some(broken) = &state.broken {
+        if let Some((_, broken)) = state.broken.range(..=recording).next() {
             return Err(broken.clone());
         }
-        let recorder = match state.idle.pop() {
-            Some(recorder) => recorder,
-            None => {
-                drop(state);
-                let started = self.start(is_cancelled);
-                if let Err(failure) = &started
-                    && !is_cancelled()
-                {
-                    self.lock().broken = Some(failure.clone());
-                }
-                started?
-            }
+        let at_it = state.idle.iter().position(|idle| idle.recording == recording);
+        let idle = at_it.map(|at| state.idle.swap_remove(at)).or_else(|| state.idle.pop());
+        drop(state);
+        let come = match idle {
+            Some(recorder) if recorder.recording == recording => Ok(recorder),
+            Some(recorder) => self.go_on(recorder, recording, is_cancelled),
+            None => self.start(recording, is_cancelled),
         };
+        let recorder = come.map_err(|failure| no_recorder(recording, failure)).inspect_err(|failure| {
+            if !is_cancelled() {
+                self.lock().broken.insert(recording, failure.clone());
+            }
+        })?;
         if recorder.name == name {
             return Ok(recorder);
         }
@@ -210,33 +230,63 @@ impl Recorders {
         Err(Failure::new(FailureKind::NoProgram, message))
     }
 
-    fn start(&self, is_cancelled: IsCancelled<'_>) -> Result<Recorder, Failure> {
-        let as_own = |failure: Failure| {
-            let advice = "`--recorder` takes the command that recorded, with `on_demand=True` or `--on-demand`";
-            Failure::new(FailureKind::NoProgram, format!("no recorder: {}", failure.because(advice).message))
-        };
+    /// Has a recorder run on to another recording. It may die of an earlier candidate.
+    fn go_on(
+        &self,
+        mut recorder: Recorder,
+        recording: u64,
+        is_cancelled: IsCancelled<'_>,
+    ) -> Result<Recorder, Failure> {
+        match self.hello(&mut recorder.client, recording, is_cancelled) {
+            Ok(name) => Ok(Recorder { recording, name, ..recorder }),
+            Err(_) if recorder.client.was_killed() => self.start(recording, is_cancelled),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn start(&self, recording: u64, is_cancelled: IsCancelled<'_>) -> Result<Recorder, Failure> {
         let start = || {
             let mut client = WorkerClient::spawn(&self.command, &self.limits)?;
-            let patience = Patience::unless(is_cancelled, self.limits.start);
-            let hello = client.ask("hello", &RecorderMethod::Hello { protocol: PROTOCOL }, patience);
-            Ok((client, hello))
+            let name = self.hello(&mut client, recording, is_cancelled);
+            Ok::<_, Failure>((client, name))
         };
-        let (mut client, mut hello) = start().map_err(as_own)?;
-        if hello.is_err() && client.was_killed() {
+        let (mut client, mut name) = start()?;
+        if name.is_err() && client.was_killed() {
             // anybody may have sent the signal
-            (client, hello) = start().map_err(as_own)?;
+            (client, name) = start()?;
         }
-        let RecorderHello { protocol, recorder: name } = hello.map_err(as_own)?;
-        if protocol != PROTOCOL {
-            let message = format!("it speaks protocol {protocol}, {PROTOCOL} is needed");
-            return Err(as_own(Failure::new(FailureKind::Protocol, message)));
+        name.map(|name| Recorder { client, recording, name })
+    }
+
+    /// Waits until a recorder has come to the end of a recording; gives its name.
+    fn hello(
+        &self,
+        client: &mut WorkerClient,
+        recording: u64,
+        is_cancelled: IsCancelled<'_>,
+    ) -> Result<String, Failure> {
+        let hello = RecorderMethod::Hello { protocol: PROTOCOL, recording };
+        let RecorderHello { protocol, recorder } =
+            client.ask("hello", &hello, Patience::unless(is_cancelled, self.limits.start))?;
+        if protocol == PROTOCOL {
+            return Ok(recorder);
         }
-        Ok(Recorder { client, name })
+        let message = format!("it speaks protocol {protocol}, {PROTOCOL} is needed");
+        Err(Failure::new(FailureKind::Protocol, message))
     }
 
     fn lock(&self) -> MutexGuard<'_, RecordersState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn no_recorder(recording: u64, failure: Failure) -> Failure {
+    let advice = "`--recorder` takes the command that recorded, with `on_demand=True` or `--on-demand`";
+    let failure = match recording {
+        ..=FIRST => failure,
+        later => failure.because(&format!("before the end of its recording {later} on demand, which has the call")),
+    };
+    Failure::new(FailureKind::NoProgram, format!("no recorder: {}", failure.because(advice).message))
 }
 
 impl Drop for RecordersState {
