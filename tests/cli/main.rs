@@ -19,7 +19,7 @@ mod compiled;
 mod compiled_with;
 mod compiler_options;
 mod config;
-
+mod endless;
 mod kernels;
 mod log_folder;
 mod measure;

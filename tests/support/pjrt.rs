@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use autotune_lowered::timer::pjrt::PjrtOptions;
 use tempfile::TempDir;
 
+use super::executable::write_executable;
 use super::folder::in_memory;
 use super::prerequisite::plugin;
 
@@ -58,6 +59,13 @@ impl NamedTimes {
         let mut bytes = fs::read(self.library()).unwrap();
         bytes.extend(library.file_name().unwrap().as_encoded_bytes());
         fs::write(library, bytes).unwrap();
+    }
+
+    /// Writes a program that is this one and measures on any library of it.
+    pub fn program(&self, path: &Path) {
+        let (base, program) = (self.base.display(), env!("CARGO_BIN_EXE_autotune-lowered"));
+        let variables = format!("SIMULATED_PROFILER_BASE='{base}' SIMULATED_PROFILER_MODE=named");
+        write_executable(path, &format!("#!/bin/sh\n{variables} exec '{program}' \"$@\"\n"));
     }
 
     /// Lets a command measure on it.

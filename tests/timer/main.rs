@@ -4,6 +4,7 @@
 mod support;
 
 mod clocks;
+mod endless;
 mod following;
 mod jax;
 mod jax_partitions;

@@ -17,7 +17,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::lowering::Lowering;
 use autotune_lowered::registry::{Candidate, Invocation, ProgramFormat, Registry};
 use autotune_lowered::search::{Budget, StrategyKind};
-use autotune_lowered::timer::{Recorders, WorkerLimits};
+use autotune_lowered::timer::{CompileTimes, Recorders, WorkerLimits};
 use autotune_lowered::tune::{OperationResult, SearchOptions, Session, Status, TuneOptions, TuningPlan};
 use serde_json::json;
 
@@ -226,7 +226,7 @@ fn a_recorder_that_hangs_is_not_waited_for_and_what_was_lowered_is_kept() {
     let hour = Duration::from_secs(3600);
     let patient = || WorkerLimits::default().start(hour).compile(hour);
     let recorded = Recorded::new((0..6).map(|q| config(q, 6)));
-    let lowering = recorded.recorders("hanging", patient());
+    let lowering = recorded.recorders("hanging-3", patient());
     // one of two recorders hangs, and the other one answers the rest
     let (operation, took) = recorded.tune_and_end(&lowering, || recorded.asked().len() == 6);
     assert_eq!(operation.status, Status::Interrupted, "{operation:?}");
@@ -248,6 +248,22 @@ fn a_recorder_that_hangs_is_not_waited_for_and_what_was_lowered_is_kept() {
             assert_eq!(open, recorded.invocation().candidates.len() - 1, "{mode}");
         }
     }
+}
+
+/// Its limit follows what the others took; here it rests on two seconds.
+#[test]
+fn a_candidate_that_hangs_costs_itself_alone_once_others_were_lowered() {
+    let recorded = Recorded::new((0..10).map(|q| config(q, 6)));
+    let times = CompileTimes::resting_on(Duration::from_secs(2));
+    let limits = WorkerLimits::default().compile_times(Some(times)).compile(Duration::from_secs(3600));
+    let operation = recorded.tune(Some(&recorded.recorders("hanging-7", limits)));
+    assert_eq!(best(&operation), &config(9, 6));
+    let hung = operation.candidates.iter().find(|one| one.config == config(7, 6)).unwrap();
+    let said = serde_json::to_string(hung).unwrap();
+    assert!(said.contains("no answer to `lower` within ") && said.contains("the time limit of a candidate"), "{said}");
+    let open: Vec<Config> =
+        recorded.invocation().candidates.iter().filter(|one| one.is_open()).map(|one| one.config.clone()).collect();
+    assert_eq!(open, [config(7, 6)], "a busy machine may have been the reason");
 }
 
 #[test]

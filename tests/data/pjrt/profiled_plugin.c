@@ -8,7 +8,8 @@
  * now (profiles are of the present, others of the year 2023), named (a launch takes as many nanoseconds as the name of its
  * module says: `takes_80000`; where XLA_FLAGS or the options of the compilation hold SIMULATED_PROFILER_FLAG, `takes_8…`
  * becomes `takes_4…`; where this library's file name holds `slower_8`, `takes_8…` takes half as long
- * again, and with `slower_86` `takes_6…` too; where it holds `unreadable_8`, `takes_8…` cannot be read).
+ * again, and with `slower_86` `takes_6…` too; where it holds `unreadable_8`, `takes_8…` cannot be read, and where it holds
+ * `endless_8`, its compilation does not end).
  * SIMULATED_PLATFORM: what the platform is called, in place of `cpu`.
  * SIMULATED_HELD: a folder. Processes of one library hold the device, and those of another one are refused meanwhile.
  * SIMULATED_FALLBACK: what the platform is called then, in place of a refusal.
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { MAX_LAUNCHES = 100000, PROFILER = 1, TABLE_WORDS = 512 };
 /* places of functions in the table */
@@ -182,6 +184,7 @@ static void *compile(struct compile_args *args) {
   char *number = at && (size_t)(at - program.code) + sizeof takes <= program.code_size ? at + sizeof takes - 1 : NULL;
   if (is_asked && number && *number == '8') *number = '4';
   if (number && is_said("unreadable_", number)) memset(program.code, '?', program.code_size / 2);
+  while (number && is_said("endless_", number)) pause();
   struct program *given = args->program;
   args->program = (struct program *)memcpy(malloc(given->struct_size), given, given->struct_size);
   args->program->code = program.code;

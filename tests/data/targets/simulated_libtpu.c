@@ -1,7 +1,7 @@
 /* SIMULATED: a plugin with the few functions that compiling for absent TPUs takes. It compiles nothing. It refuses a program that
  * holds the words `too large`, in the words that libtpu has for vector memory, cannot read one that holds `newer kernel`, and
  * gives of any other the optimized program that SIMULATED_OPTIMIZED names. Its executable holds the compile options; it refuses
- * `xla_backend_optimization_level` at 9. One that holds `interrupt` ends the run as Ctrl-C does. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
+ * `xla_backend_optimization_level` at 9. It never ends with a program that holds `endless`. One that holds `interrupt` ends the run as Ctrl-C does. As libtpu does, it writes what it "scheduled" into the folder of LIBTPU_INIT_ARGS. It fails
  * where a real one would ask the network, or a lock file, before it answers. */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -139,6 +139,7 @@ static struct error *compile(struct compile_args *args) {
     return failed(13, "Failed to deserialize the Mosaic module: INTERNAL: Unsupported version: expected <= 7 but got 8");
   if (memmem(args->options, args->options_size, "optimization_level\x12\x02\x18\x09", 22) != NULL)
     return failed(3, "While setting option xla_backend_optimization_level, 9 is out of its range.");
+  while (memmem(args->program->code, args->program->code_size, "endless", 7) != NULL) pause();
   if (memmem(args->program->code, args->program->code_size, "interrupt", 9) != NULL) interrupt_run();
   size_t start = strlen(EXECUTABLE), size = args->options_size;
   if (size > sizeof executable - start) size = sizeof executable - start;

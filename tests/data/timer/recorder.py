@@ -1,7 +1,7 @@
 """A recorder without JAX: `recorder.py REGISTRY LOG [MODE]` answers as `docs/recorder-protocol.md` says.
 
 A config `{"q": A, "kv": B}` becomes the program of `scripted::distinct_program(20 * A + B)`. Each request is a line of the
-log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3 (exit code 11), `hanging` never answers there, `silent` never
+log. MODE: `refusing` refuses odd `kv`, `dying` ends at `q` = 3 (exit code 11), `hanging-7` never answers at `q` = 7, `silent` never
 answers at all, `mute` not even says hello, `changed` makes other programs, `other` has another name, `ending` ends at once,
 `first` has one recording on demand and ends where another one is asked for.
 `mute` and `silent` start a process in a session of its own, and LOG.processes has their ids.
@@ -53,7 +53,7 @@ with open(requests) as lines, open(answers, "w") as out:
         else:
             with open(log, "a") as file:
                 file.write(json.dumps(asked["params"]["config"]) + "\n")
-            if mode == "silent" or (mode == "hanging" and asked["params"]["config"]["q"] == 3):
+            if mode == "silent" or (mode == f"hanging-{asked['params']['config'].get('q')}"):
                 continue
             result = lowered(asked["params"]["config"])
         out.write(json.dumps({"id": asked["id"], "result": result}) + "\n")

@@ -11,8 +11,17 @@ const SHORTEST: Duration = Duration::from_secs(30);
 const TIMES: u32 = 2;
 
 /// How long the compilations of a run took; its clones are one.
-#[derive(Debug, Clone, Default)]
-pub struct CompileTimes(Arc<Mutex<Vec<Duration>>>);
+#[derive(Debug, Clone)]
+pub struct CompileTimes {
+    took: Arc<Mutex<Vec<Duration>>>,
+    shortest: Duration,
+}
+
+impl Default for CompileTimes {
+    fn default() -> Self {
+        Self::resting_on(SHORTEST)
+    }
+}
 
 impl PartialEq for CompileTimes {
     /// What was seen is no part of how a worker is limited.
@@ -24,18 +33,28 @@ impl PartialEq for CompileTimes {
 impl Eq for CompileTimes {}
 
 impl CompileTimes {
-    /// Notes one that succeeded: a refusal is quick and says nothing about the next one.
-    pub(crate) fn add(&self, took: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+    /// The same with another time than half a minute as the shortest that counts.
+    pub fn resting_on(shortest: Duration) -> Self {
+        Self { took: Arc::default(), shortest }
     }
 
-    /// Twice the 90th percentile so far, and twice half a minute at least; `None` of too few.
+    /// None yet, of something else that is limited alike.
+    pub(crate) fn of_others(&self) -> Self {
+        Self::resting_on(self.shortest)
+    }
+
+    /// Notes one that succeeded: a refusal is quick and says nothing about the next one.
+    pub(crate) fn add(&self, took: Duration) {
+        self.took.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+    }
+
+    /// Twice the 90th percentile so far, and twice the shortest that counts at least; `None` of too few.
     pub(crate) fn limit(&self) -> Option<Duration> {
-        let mut times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut times = self.took.lock().unwrap_or_else(PoisonError::into_inner).clone();
         times.sort_unstable();
         let place = (times.len() * 9).div_ceil(10).checked_sub(1)?;
         let most = times.get(place).filter(|_| times.len() >= ENOUGH)?;
-        Some((*most).max(SHORTEST).saturating_mul(TIMES))
+        Some((*most).max(self.shortest).saturating_mul(TIMES))
     }
 }
 

@@ -129,7 +129,7 @@ impl Recorders {
         let start = limits.start.max(LEAST_START);
         Self {
             command: WorkerCommand::beside_own_output(exe, command, DESCRIPTORS),
-            times: limits.compile_times.as_ref().map(|_| CompileTimes::default()),
+            times: limits.compile_times.as_ref().map(CompileTimes::of_others),
             limits: limits.start(start),
             most: most.get(),
             state: Mutex::default(),
@@ -193,6 +193,9 @@ impl Recorders {
                         let message = format!("it ended two recorders: {}", failure.message);
                         return Err(Failure::new(failure.kind, message));
                     }
+                }
+                Err(failure) if failure.kind == FailureKind::Timeout => {
+                    return Err(failure.because("the time limit of a candidate; `--timeout` gives it more"));
                 }
                 Err(failure) => return Err(failure),
             }
