@@ -247,6 +247,10 @@ fn print_options(entries: &[(CacheKey, Arc<Entry>)], file: Option<&Path>, out: &
 /// Reads another tool's files into a cache.
 pub(super) fn import(args: &ImportArgs, out: &mut dyn Write) -> Result<u8, Fault> {
     let ImportArgs { format, path, fingerprint, operations, cache } = args;
+    if let Some(url) = path.to_str().filter(|text| is_url(text)) {
+        let url = shown_url(url);
+        return Err(Fault::input(format!("`{url}` is a URL, and `cache import` reads files: download it first")));
+    }
     if *format != ExchangeArg::Tokamax {
         if fingerprint.is_some() {
             return Err(Fault::input(

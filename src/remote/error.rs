@@ -20,6 +20,14 @@ pub enum RemoteError {
         /// What is wrong, and what to write.
         what: String,
     },
+    /// The environment's settings of a store do not open it.
+    #[error("cannot open `{url}`: {what}; set in the environment what it needs (docs/remote.md)")]
+    Environment {
+        /// The URL.
+        url: String,
+        /// What is wrong with them.
+        what: String,
+    },
     /// A store that this program was built without.
     #[error(
         "this program was built without `{scheme}://` caches; build it with `cargo install --features remote`, or use \

@@ -33,6 +33,8 @@
 
 mod address;
 mod bucket;
+#[cfg(feature = "remote")]
+mod environment;
 mod error;
 mod folder;
 mod lost;

@@ -22,6 +22,7 @@ use tokio::runtime::Runtime;
 
 use super::address::{Address, BucketKind, StorePlace};
 use super::bucket::{Bucket, BucketError, ObjectVersion, too_large};
+use super::environment::settings;
 use super::error::RemoteError;
 use crate::clock::check_clock;
 use crate::outside_file;
@@ -72,7 +73,8 @@ impl Objects {
         let (store, prefix, asks_for_conditions) = match &address.place {
             StorePlace::Folder(_) => return Err(wrong("it is a folder".to_owned())),
             StorePlace::Bucket { kind, bucket, prefix } => {
-                let store = open_bucket(*kind, bucket).map_err(|error| wrong(reason_of(&error)))?;
+                let unusable = |what| RemoteError::Environment { url: address.to_string(), what };
+                let store = open_bucket(*kind, bucket).map_err(unusable)?;
                 (store, prefix.clone(), *kind == BucketKind::S3)
             }
             StorePlace::Web { url, user, encrypted } => {
@@ -168,7 +170,11 @@ impl Bucket for Objects {
                 if part.is_empty() {
                     break;
                 }
-                upload.wait_for_capacity(PARTS_AT_ONCE).await.map_err(|error| trouble(&error))?;
+                if let Err(error) = upload.wait_for_capacity(PARTS_AT_ONCE).await {
+                    // what arrived of it would take space; `finish` does the same
+                    let _ = upload.abort().await;
+                    return Err(trouble(&error));
+                }
                 upload.put(part.into());
             }
             upload.finish().await.map(drop).map_err(|error| trouble(&error))
@@ -210,7 +216,7 @@ impl Bucket for Objects {
     }
 }
 
-fn open_bucket(kind: BucketKind, name: &str) -> Result<Arc<dyn ObjectStore>, Error> {
+fn open_bucket(kind: BucketKind, name: &str) -> Result<Arc<dyn ObjectStore>, String> {
     // no limit on a whole request, because its time depends on its size
     let client = [
         (ClientConfigKey::ConnectTimeout, CONNECT_TIMEOUT),
@@ -218,29 +224,33 @@ fn open_bucket(kind: BucketKind, name: &str) -> Result<Arc<dyn ObjectStore>, Err
         (ClientConfigKey::Timeout, "1 day"),
         (ClientConfigKey::UserAgent, USER_AGENT),
     ];
-    Ok(match kind {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let store: Result<Arc<dyn ObjectStore>, Error> = match kind {
         BucketKind::S3 => {
-            let builder = AmazonS3Builder::from_env().with_bucket_name(name).with_retry(retry());
-            let with = |builder: AmazonS3Builder, (key, value): (_, &str)| {
-                builder.with_config(AmazonS3ConfigKey::Client(key), value)
-            };
-            Arc::new(client.into_iter().fold(builder, with).build()?)
+            let own = client.map(|(key, value)| (AmazonS3ConfigKey::Client(key), value.to_owned()));
+            let settings = settings("AWS_")?.into_iter().chain(own);
+            let with = |builder: AmazonS3Builder, (key, value)| builder.with_config(key, value);
+            let builder = settings.fold(AmazonS3Builder::new(), with).with_bucket_name(name).with_retry(retry());
+            builder.build().map(|store| Arc::new(store) as _)
         }
         BucketKind::Google => {
-            let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name).with_retry(retry());
-            let with = |builder: GoogleCloudStorageBuilder, (key, value): (_, &str)| {
-                builder.with_config(GoogleConfigKey::Client(key), value)
-            };
-            Arc::new(client.into_iter().fold(builder, with).build()?)
+            let own = client.map(|(key, value)| (GoogleConfigKey::Client(key), value.to_owned()));
+            let account = variable("SERVICE_ACCOUNT").map(|file| (GoogleConfigKey::ServiceAccount, file));
+            let settings = account.into_iter().chain(settings("GOOGLE_")?).chain(own);
+            let with = |builder: GoogleCloudStorageBuilder, (key, value)| builder.with_config(key, value);
+            let builder = settings.fold(GoogleCloudStorageBuilder::new(), with);
+            builder.with_bucket_name(name).with_retry(retry()).build().map(|store| Arc::new(store) as _)
         }
         BucketKind::Azure => {
-            let builder = MicrosoftAzureBuilder::from_env().with_container_name(name).with_retry(retry());
-            let with = |builder: MicrosoftAzureBuilder, (key, value): (_, &str)| {
-                builder.with_config(AzureConfigKey::Client(key), value)
-            };
-            Arc::new(client.into_iter().fold(builder, with).build()?)
+            let own = client.map(|(key, value)| (AzureConfigKey::Client(key), value.to_owned()));
+            let endpoint = variable("IDENTITY_ENDPOINT").map(|url| (AzureConfigKey::MsiEndpoint, url));
+            let settings = settings("AZURE_")?.into_iter().chain(endpoint).chain(own);
+            let with = |builder: MicrosoftAzureBuilder, (key, value)| builder.with_config(key, value);
+            let builder = settings.fold(MicrosoftAzureBuilder::new(), with);
+            builder.with_container_name(name).with_retry(retry()).build().map(|store| Arc::new(store) as _)
         }
-    })
+    };
+    store.map_err(|error| reason_of(&error))
 }
 
 const USER_AGENT: &str = concat!("autotune-lowered/", env!("CARGO_PKG_VERSION"));

@@ -119,6 +119,19 @@ impl Remote {
         Ok(Some((CacheManifest::from_bytes(&bytes, &self.address.to_string())?, version)))
     }
 
+    /// What is there to be replaced: the version of a damaged manifest too, which no longer says anything.
+    pub(super) fn manifest_to_replace(&self) -> Result<(Option<CacheManifest>, Option<ObjectVersion>), RemoteError> {
+        let Some((bytes, version)) = self.read_small(MANIFEST, MAX_MANIFEST_BYTES)? else { return Ok((None, None)) };
+        match CacheManifest::from_bytes(&bytes, &self.address.to_string()) {
+            Ok(manifest) => Ok((Some(manifest), Some(version))),
+            Err(RemoteError::Damaged { url, name, what }) => {
+                tracing::warn!("`{name}` of `{url}` is replaced, and its generation is lost: {what}");
+                Ok((None, Some(version)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn fetch(
         &self,
         manifest: &CacheManifest,
@@ -154,11 +167,11 @@ impl Remote {
         {
             let fetched = Snapshot::open(temporary.path(), Mapping::Never);
             let checked = fetched.and_then(|snapshot| snapshot.verify().map(|()| snapshot.digest()));
-            // hide the temporary file's name, which means nothing to the user
             match checked {
                 Ok(digest) if digest == manifest.digest => {}
                 Ok(digest) => return Err(damaged(format!("its digest is {digest}"))),
-                Err(error) => return Err(damaged(error.to_string())),
+                // without the temporary file's name, which means nothing to the user
+                Err(error) => return Err(damaged(error.reason())),
             }
         }
         let signed_by = self.signature_for(manifest, copy, keys, true)?;

@@ -117,7 +117,8 @@ impl Remote {
         let name = snapshot_name(snapshot.digest());
         // if that is unknown, it must not be removed
         let is_new = known.is_none() && matches!(self.bucket.has(&name), Ok(false));
-        if known.is_none() {
+        // under its digest may be something damaged
+        if known.is_none() || pushing.replace {
             self.bucket.put(&name, &file).map_err(self.trouble(&name))?;
         }
         let was_there = known.is_some();
@@ -162,7 +163,7 @@ impl Remote {
         trusted: Option<&PublicKeys>,
     ) -> Result<(Option<CacheManifest>, Option<ObjectVersion>, Cached), RemoteError> {
         if replace {
-            let (manifest, version) = self.manifest()?.unzip();
+            let (manifest, version) = self.manifest_to_replace()?;
             return Ok((manifest, version, Cached::Entries(Vec::new())));
         }
         let Some((pulled, version)) = self.pull_now(copy, Trust { keys: trusted, ..Trust::default() })? else {

@@ -6,7 +6,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
@@ -17,6 +17,7 @@ use crate::support::shared::*;
 
 /// An S3 server that ends with this value.
 struct S3 {
+    python: PathBuf,
     process: Child,
     endpoint: String,
 }
@@ -26,16 +27,27 @@ impl S3 {
     fn start() -> Option<Self> {
         let python = python_with("moto.server, boto3")?;
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/remote/s3_server.py");
-        let mut server = Command::new(python);
+        let mut server = Command::new(&python);
         server.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = server.spawn().unwrap();
         let mut port = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut port).unwrap();
-        Some(Self { process, endpoint: format!("http://127.0.0.1:{}", port.trim()) })
+        Some(Self { python, process, endpoint: format!("http://127.0.0.1:{}", port.trim()) })
     }
 
     fn machine(&self) -> Machine {
         s3_machine(&self.endpoint)
+    }
+
+    /// An object of the bucket `fleet`, as boto3 reads it.
+    fn object(&self, name: &str) -> Vec<u8> {
+        let script = "import boto3, sys; url, name = sys.argv[1:]; \
+                      client = boto3.client('s3', endpoint_url=url, region_name='us-east-1', \
+                      aws_access_key_id='a', aws_secret_access_key='b'); \
+                      sys.stdout.buffer.write(client.get_object(Bucket='fleet', Key=name)['Body'].read())";
+        let output = Command::new(&self.python).args(["-c", script, &self.endpoint, name]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        output.stdout
     }
 }
 
@@ -101,6 +113,53 @@ fn a_bucket_is_published_to_loaded_from_and_outlived() {
     assert_eq!(fresh.code, 6, "{}", fresh.stderr);
     assert!(fresh.fault().contains("cannot reach `manifest-v1.json` of `s3://fleet/team/a`"), "{}", fresh.stderr);
     assert_eq!(other.run(&["cache", "push", url, &other.text("b.snapshot")]).code, 6);
+}
+
+#[test]
+fn configs_are_exported_to_a_bucket() {
+    let Some(s3) = S3::start() else { return };
+    let machine = s3.machine();
+    let entries: Vec<_> = (0..20_000).map(|call| entry(&format!("{call:06}"), call, 1)).collect();
+    snapshot(&machine.path("small.snapshot"), &entries[..2]);
+    snapshot(&machine.path("large.snapshot"), &entries);
+    let export = |name: &str, to: &str| {
+        machine.run(&["cache", "export", "--format", "json", to, "--cache", &machine.text(&format!("{name}.snapshot"))])
+    };
+    let secret = format!("{SECRET}\n");
+    let url = |name: &str| format!("s3://fleet/configs/{name}.json");
+    // the larger one goes in parts
+    for name in ["small", "large"] {
+        let exported = export(name, &url(name));
+        assert_eq!((exported.code, exported.stdout), (0, format!("{}\n", url(name))), "{}", exported.stderr);
+        assert_eq!(export(name, &machine.text("here.json")).code, 0);
+        assert!(s3.object(&format!("configs/{name}.json")) == fs::read(machine.path("here.json")).unwrap(), "{name}");
+    }
+    assert!(fs::metadata(machine.path("here.json")).unwrap().len() > 9 << 20);
+    let imported = machine.run(&["cache", "import", "--format", "json", &url("small")]);
+    assert!(imported.code == 4 && imported.fault().contains("is a URL"), "{}", imported.stderr);
+    let nowhere = export("small", "s3://nowhere/configs.json");
+    assert!(nowhere.code == 6 && nowhere.fault().contains("no such bucket"), "{}", nowhere.stderr);
+    // the library of stores panics at these
+    for (name, value) in [
+        ("AWS_ENDPOINT", "127.0.0.1:9"),
+        ("AWS_ENDPOINT_URL_S3", "nonsense"),
+        ("AWS_REGION", "no region"),
+        ("AWS_SECRET_ACCESS_KEY", &secret),
+        ("AWS_SESSION_TOKEN", "token\n"),
+    ] {
+        let mut wrong = s3.machine();
+        wrong.environment.push((name.to_owned(), value.to_owned()));
+        let run = wrong.run(&["cache", "pull", "s3://fleet/x"]);
+        assert_eq!(run.code, 6, "{name}: {}", run.stderr);
+        assert!(run.fault().contains(&format!("`{name}`")) && !run.stderr.contains(SECRET), "{}", run.stderr);
+    }
+    // a server that is gone, and one that hangs up
+    let hangs_up = Server::start(|_, _| Vec::new());
+    for endpoint in ["http://127.0.0.1:9", &hangs_up.url] {
+        let words = ["cache", "export", "--format", "json", &url("x"), "--cache", &machine.text("large.snapshot")];
+        let run = s3_machine(endpoint).run(&words);
+        assert!(run.code == 6 && run.fault().contains("cannot reach `x.json`"), "{endpoint}: {}", run.stderr);
+    }
 }
 
 #[test]

@@ -399,6 +399,52 @@ fn what_is_not_what_was_published_is_refused() {
     assert_eq!(calls(&machine.path("x.snapshot")).len(), 1);
 }
 
+/// As the error says.
+#[test]
+fn what_is_damaged_is_published_again_by_replacing_it() {
+    let (machine, store) = (Machine::new(), in_memory());
+    let (url, copy) = (url(store.path()), machine.text("x.snapshot"));
+    let digest = snapshot(&machine.path("a.snapshot"), &[entry("a", 1, 10)]);
+    let push =
+        |words: &[&str]| machine.run(&[&["cache", "push"], words, &[&url, &machine.text("a.snapshot")]].concat());
+    assert_eq!(push(&[]).code, 0);
+    let (object, manifest_path) =
+        (store.path().join(format!("snapshots/sha256-{digest}.snapshot")), store.path().join("manifest-v1.json"));
+    let (whole, flipped) = (fs::read(&object).unwrap(), {
+        let mut bytes = fs::read(&object).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        bytes
+    });
+    let pull = || {
+        let _ = fs::remove_file(machine.path("x.snapshot"));
+        machine.run(&["cache", "pull", &url, &copy])
+    };
+    for (path, bytes) in [
+        (&manifest_path, &b"no manifest"[..]),
+        (&manifest_path, b"{\"schema\":1,\"generation\":"),
+        (&manifest_path, b""),
+        (&object, &whole[..whole.len() / 2]),
+        (&object, &flipped),
+        (&object, b""),
+    ] {
+        fs::write(path, bytes).unwrap();
+        let refused = pull();
+        assert_eq!(refused.code, 6, "{}", refused.stderr);
+        assert!(refused.fault().contains("cache push --replace"), "{}", refused.stderr);
+        assert!(!refused.fault().contains(".tmp-"), "{}", refused.stderr);
+        let replaced = push(&["--replace"]);
+        assert_eq!(replaced.code, 0, "{}", replaced.stderr);
+        let is_told = replaced.stderr.contains("is replaced, and its generation is lost");
+        assert_eq!(is_told, path == &manifest_path, "{}", replaced.stderr);
+        assert_eq!(pull().code, 0, "{}", pull().stderr);
+    }
+    // a later program's is not damaged
+    fs::write(&manifest_path, "{\"schema\":2}").unwrap();
+    let newer = push(&["--replace"]);
+    assert!(newer.code == 6 && newer.fault().contains("newer autotune-lowered"), "{}", newer.stderr);
+}
+
 #[test]
 fn nothing_leads_a_writer_out_of_the_folder() {
     let (machine, store, outside) = (Machine::new(), in_memory(), in_memory());

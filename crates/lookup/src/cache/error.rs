@@ -122,25 +122,25 @@ impl StoreError {
 
     /// A damaged snapshot: what, and where.
     pub(super) fn snapshot(path: &Path, what: impl fmt::Display) -> Self {
-        let path = path.display();
+        let (path, what) = (path.display(), what.to_string());
         let line = format!("the snapshot `{path}` cannot be used: {what}");
         let next = "; publish it again with `autotune-lowered cache snapshot`";
-        Self { kind: StoreErrorKind::Snapshot, line, next, source: None }
+        Self { kind: StoreErrorKind::Snapshot, line, next, source: Some(what.into()) }
     }
 
     /// A file that is not a snapshot, or no longer one.
     pub(super) fn no_snapshot(path: &Path) -> Self {
-        let line = format!("`{}` cannot be used: it is not a snapshot", path.display());
+        let what = "it is not a snapshot";
+        let line = format!("`{}` cannot be used: {what}", path.display());
         let next = "; check the path, or publish it again with `autotune-lowered cache snapshot`";
-        Self { kind: StoreErrorKind::Snapshot, line, next, source: None }
+        Self { kind: StoreErrorKind::Snapshot, line, next, source: Some(what.into()) }
     }
 
     /// A snapshot of a later program: which part of it is unknown here.
     pub(super) fn newer_snapshot(path: &Path, what: impl fmt::Display) -> Self {
-        let path = path.display();
-        let line =
-            format!("the snapshot `{path}` has {what}, which this program does not read; use a newer autotune-lowered");
-        Self { kind: StoreErrorKind::NewerSnapshot, line, next: "", source: None }
+        let what = format!("has {what}, which this program does not read");
+        let line = format!("the snapshot `{}` {what}; use a newer autotune-lowered", path.display());
+        Self { kind: StoreErrorKind::NewerSnapshot, line, next: "", source: Some(format!("it {what}").into()) }
     }
 
     /// A tier that cannot be written.
