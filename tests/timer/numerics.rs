@@ -12,7 +12,7 @@ use autotune_lowered::array::ComparedBy;
 use autotune_lowered::compare::{CompareOptions, CompareResult, Contestant, Outputs, compare};
 use autotune_lowered::failure::Failure;
 use autotune_lowered::ledger::Ledger;
-use autotune_lowered::race::Runner;
+use autotune_lowered::race::{LoadPolicy, Runner};
 use autotune_lowered::timer::pjrt::PjrtTimer;
 use autotune_lowered::timer::{
     Job, OutputsAs, Prepared, ProgramSignature, RoundRequest, RoundSamples, TakenOutputs, Timer, TimerInfo,
@@ -61,7 +61,8 @@ fn scans(timer: &mut dyn Timer) -> CompareResult {
     let contestants: Vec<Contestant> = ["256", "32", "8", "wrong"].map(contestant).into();
     let (scratch, ledger) = (tempfile::tempdir().unwrap(), Ledger::in_memory(Vec::new()));
     let (never, events) = (AtomicBool::new(false), Default::default());
-    let options = CompareOptions::default().rounds(Some(6));
+    let mut options = CompareOptions::default().rounds(Some(6));
+    options.race.load = LoadPolicy::Ignore;
     compare(&mut Runner::new(timer, &ledger, &never, &events), &contestants, &options, scratch.path()).unwrap()
 }
 

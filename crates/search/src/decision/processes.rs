@@ -133,11 +133,15 @@ struct Likelihoods {
     mean: f64,
 }
 
+#[derive(Clone, Copy, Default)]
 struct UnderSpread {
     log_weight: f64,
     precision: f64,
     sum: f64,
     squares: f64,
+    /// For each width of the prior what the square of the sum counts, and a logarithm to add: neither depends on the
+    /// values, and all of them are integrated many times.
+    effects: [(f64, f64); EFFECTS.len()],
 }
 
 impl UnderSpread {
@@ -146,13 +150,17 @@ impl UnderSpread {
         self.log_weight - 0.5 * (self.squares - 2.0 * mu * self.sum + mu * mu * self.precision)
     }
 
-    /// The same if the mean is anywhere, by its prior.
-    fn anywhere(&self) -> f64 {
-        let with = |effect: f64| {
+    /// The same if the mean is anywhere: the terms of a sum over its prior.
+    fn anywhere(&self) -> impl Iterator<Item = f64> + Clone {
+        let at_zero = self.at(0.0);
+        self.effects.iter().map(move |(shrink, log)| at_zero + shrink * self.sum * self.sum + log)
+    }
+
+    fn effects(precision: f64) -> [(f64, f64); EFFECTS.len()] {
+        EFFECTS.map(|effect| {
             let prior = effect.powi(-2);
-            0.5 * self.sum * self.sum / (self.precision + prior) - 0.5 * (self.precision / prior).ln_1p()
-        };
-        self.at(0.0) + log_sum(EFFECTS.iter().map(|effect| with(*effect))) - (EFFECTS.len() as f64).ln()
+            (0.5 / (precision + prior), -0.5 * (precision / prior).ln_1p() - (EFFECTS.len() as f64).ln())
+        })
     }
 }
 
@@ -166,13 +174,14 @@ impl Likelihoods {
         }
         let under = spreads.iter().flat_map(ProcessSpread::scales).map(|(sigma, weight)| {
             let precisions = values.iter().map(|(log, error)| (log, 1.0 / (sigma * sigma + error * error)));
-            let mut one = UnderSpread { log_weight: weight.ln(), precision: 0.0, sum: 0.0, squares: 0.0 };
+            let mut one = UnderSpread { log_weight: weight.ln(), ..UnderSpread::default() };
             for (log, precision) in precisions {
                 one.log_weight += 0.5 * precision.ln();
                 one.precision += precision;
                 one.sum += precision * log;
                 one.squares += precision * log * log;
             }
+            one.effects = UnderSpread::effects(one.precision);
             one
         });
         let mean = values.iter().map(|(log, _)| log).sum::<f64>() / values.len() as f64;
@@ -188,7 +197,7 @@ impl Likelihoods {
     }
 
     fn anywhere(&self) -> f64 {
-        log_sum(self.under.iter().map(UnderSpread::anywhere))
+        log_sum(self.under.iter().flat_map(UnderSpread::anywhere))
     }
 
     fn e_value(&self) -> f64 {
@@ -208,10 +217,9 @@ impl Likelihoods {
     fn least_gain(&self, needed: f64) -> f64 {
         let is_enough = |shift: f64| {
             let alike = |one: &UnderSpread| UnderSpread {
-                log_weight: one.log_weight,
-                precision: one.precision,
                 sum: -shift * one.precision,
                 squares: shift * shift * one.precision,
+                ..*one
             };
             let under = self.under.iter().map(alike).collect();
             Self { under, mean: -shift }.e_value() >= needed
@@ -232,8 +240,14 @@ fn farthest(holds: impl Fn(f64) -> bool) -> f64 {
 
 /// Logarithm of the sum of exponentials.
 fn log_sum(logs: impl Iterator<Item = f64> + Clone) -> f64 {
+    // what is smaller by this factor is lost in the last digit
+    const LEAST: f64 = -40.0;
     let largest = logs.clone().fold(f64::NEG_INFINITY, f64::max);
-    if largest.is_finite() { largest + logs.map(|log| (log - largest).exp()).sum::<f64>().ln() } else { largest }
+    if !largest.is_finite() {
+        return largest;
+    }
+    let parts = logs.map(|log| log - largest).filter(|log| *log > LEAST);
+    largest + parts.map(f64::exp).sum::<f64>().ln()
 }
 
 #[cfg(test)]
