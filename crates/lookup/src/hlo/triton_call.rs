@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::schema::triton::{TritonAnyKernelCall, TritonKernelCall};
 
-/// Most bytes of a message, per byte of the compressed one: it holds the kernel's code, some of it as text.
+/// Most bytes of a message, which holds the kernel's code, some of it as text.
+const MAX_BYTES: u64 = 1 << 26;
+/// The same per byte of the compressed one, so that many of them take no longer than their module is large.
 const MAX_BYTES_PER_BYTE: u64 = 64;
 /// Configs of which the descriptions are kept.
 const MAX_CONFIGS: usize = 256;
@@ -30,7 +32,7 @@ pub(super) fn launch(compressed: &[u8]) -> Option<TritonLaunch> {
     if compressed.first() != Some(&0x78) {
         return None;
     }
-    let most = MAX_BYTES_PER_BYTE.saturating_mul(compressed.len() as u64);
+    let most = MAX_BYTES_PER_BYTE.saturating_mul(compressed.len() as u64).min(MAX_BYTES);
     let mut message = Vec::new();
     flate2::bufread::ZlibDecoder::new(compressed).take(most).read_to_end(&mut message).ok()?;
     let call = TritonAnyKernelCall::decode(Bytes::from(message)).ok()?;

@@ -7,7 +7,7 @@ module @jit_step attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 
 } loc(#loc)
 #loc = loc(unknown)
 #loc2 = loc("tests/data/hlo/kernels/make.py":22:11 to 30:8)
-#loc3 = loc("tests/data/hlo/kernels/make.py":35:14 to :116)
+#loc3 = loc("tests/data/hlo/kernels/make.py":46:14 to :116)
 #loc4 = loc("step"(#loc2))
 #loc5 = loc("<module>"(#loc3))
 #loc6 = loc(callsite(#loc4 at #loc5))

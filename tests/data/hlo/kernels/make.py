@@ -30,18 +30,23 @@ def step(x):
     )(x)
 
 
-if __name__ == "__main__":
+def write(module, name):
+    """Writes a module as text, as bytecode and as a portable artifact; gives the bytecode."""
     here = pathlib.Path(__file__).resolve().parent
+    (here / f"{name}.mlir").write_text(module.operation.get_asm(enable_debug_info=True))
+    bytecode = io.BytesIO()
+    module.operation.write_bytecode(bytecode)
+    (here / f"{name}.mlirbc").write_bytes(bytecode.getvalue())
+    portable = stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version())
+    (here / f"{name}.portable.mlirbc").write_bytes(portable)
+    return bytecode.getvalue()
+
+
+if __name__ == "__main__":
     lowered = jax.jit(step).trace(jax.ShapeDtypeStruct((4800, 32), jnp.float32)).lower(lowering_platforms=("cuda",))
     module = lowered.compiler_ir()
     text = module.operation.get_asm(enable_debug_info=True)
     # the path of this checkout
-    root = str(here.parents[3]) + "/"
+    root = str(pathlib.Path(__file__).resolve().parents[4]) + "/"
     with module.context:
-        module = type(module).parse(text.replace(root, ""))
-        (here / "launch.mlir").write_text(module.operation.get_asm(enable_debug_info=True))
-        bytecode = io.BytesIO()
-        module.operation.write_bytecode(bytecode)
-        (here / "launch.mlirbc").write_bytes(bytecode.getvalue())
-        portable = stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version())
-        (here / "launch.portable.mlirbc").write_bytes(portable)
+        write(type(module).parse(text.replace(root, "")), "launch")

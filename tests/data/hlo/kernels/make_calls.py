@@ -4,7 +4,6 @@ two kernels that are chosen from as they run. jaxlib's own code for GPUs, which 
     python tests/data/hlo/kernels/make_calls.py    # with JAX 0.10.2 and jax-cuda13-plugin
 """
 
-import io
 import json
 import pathlib
 import zlib
@@ -12,7 +11,7 @@ import zlib
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import gpu_triton, xla_client
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import stablehlo
+from make import write
 
 PARAMETERS = [gpu_triton.create_array_parameter(0, 16)] * 2
 
@@ -48,12 +47,7 @@ if __name__ == "__main__":
     here = pathlib.Path(__file__).resolve().parent
     with jax_mlir.make_ir_context():
         module = ir.Module.parse(module_text())
-        (here / "calls.mlir").write_text(module.operation.get_asm(enable_debug_info=True))
-        bytecode = io.BytesIO()
-        module.operation.write_bytecode(bytecode)
-        (here / "calls.mlirbc").write_bytes(bytecode.getvalue())
-        portable = stablehlo.serialize_portable_artifact(module, stablehlo.get_current_version())
-        (here / "calls.portable.mlirbc").write_bytes(portable)
-        computation = xla_client._xla.mlir.mlir_module_to_xla_computation(bytecode.getvalue())
+        bytecode = write(module, "calls")
+        computation = xla_client._xla.mlir.mlir_module_to_xla_computation(bytecode)
     (here / "calls.hlo.pb").write_bytes(computation.as_serialized_hlo_module_proto())
     (here / "calls.hlo.txt").write_text(computation.as_hlo_text())
