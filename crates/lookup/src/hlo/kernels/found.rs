@@ -13,7 +13,7 @@ use crate::array::ArraySpec;
 pub struct FoundKernel {
     /// The target of its custom call.
     pub target: String,
-    /// Its name, or that of its instruction.
+    /// Its name, or that of its instruction, or its target if neither is known.
     pub name: String,
     /// What it is, if a template knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -34,7 +34,7 @@ fn kernel_of(call: Call, templates: &KernelTemplates) -> FoundKernel {
     let known = templates.recognise(&call);
     let source = call.source();
     let Call { target, name, names, grid, num_warps, num_stages, metadata, operands, scope, line, .. } = call;
-    let name = name.or_else(|| names.into_iter().next()).unwrap_or_default();
+    let name = name.or_else(|| names.into_iter().next()).unwrap_or_else(|| target.clone());
     FoundKernel { target, name, known, grid, num_warps, num_stages, metadata, operands, scope, source, line, calls: 1 }
 }
 
