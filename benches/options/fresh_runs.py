@@ -2,13 +2,16 @@
 
     python benches/options/fresh_runs.py PROGRAM --timer jax:PYTHON [--questions NAME,NAME] [--runs 20] [--busy 2] [--keep FILE]
     python benches/options/fresh_runs.py PROGRAM --timer jax:PYTHON --questions copy --runs 300
+    python benches/options/fresh_runs.py PROGRAM --timer jax:PYTHON --questions pairs --runs 12
 
 PROGRAM is `target/release/autotune-lowered`; TIMER runs on the CPU. A question is one compiler option of a small module: whether it makes the
 module faster. `scheduler` gains nothing in the mean over processes, though single processes differ by a third; the others gain
 from a few per cent to a factor of three. `copy` compares a program with its own copy, so every difference that it claims is false.
+`pairs` compares the ten pairs of pairs.py, each of which is also a question by its name.
 `--busy` processes keep cores busy meanwhile. `--flags` are more words for the program, such as `--under-load`.
 
-The truth of a question is the geometric mean of the ratios of all fresh processes of all its runs. The columns:
+The truth of a question is the geometric mean of the ratios of all fresh processes of all its runs. A run's interval is held
+against that of the other runs, because its own processes would agree with it. The columns:
 
 - claims: runs that say that the option is faster (`tuned`; of copies: any difference), and how many of them do not say that the machine was busy
 - kept, undecided: the other runs
@@ -29,6 +32,7 @@ import time
 import jax
 import jax.numpy as jnp
 import modules
+from pairs import PAIRS
 
 bf16, f32 = jnp.bfloat16, jnp.float32
 
@@ -66,11 +70,12 @@ COPY = modules.MODULES["quantized_product"]
 
 def ask(given, name, folder, seed):
     """One run: the status, whether it says that the machine was busy, its ratio and interval, and the ratios of its processes."""
-    module, listed = folder / f"{name}.mlir", folder / f"{name}.json"
+    module, listed, other = (folder / f"{name}{end}" for end in (".mlir", ".json", ".other.mlir"))
     command = [given.program, "--no-config", "tune", module, "--only-compiler-options", "--compiler-options", "passes"]
     command += ["--options-file", listed, "--seed", seed]
-    if name == "copy":
-        command = [given.program, "--no-config", "compare", module, module]
+    is_pair = other.exists()
+    if is_pair:
+        command = [given.program, "--no-config", "compare", module, other]
     with tempfile.TemporaryDirectory() as cache:
         command += ["--timer", given.timer, "--format", "json", *given.flags.split()]
         done = subprocess.run(
@@ -84,7 +89,7 @@ def ask(given, name, folder, seed):
         said = json.loads(done.stdout)
     except ValueError:
         sys.exit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    if name == "copy":
+    if is_pair:
         one = said["contestants"][1]
         known, status = one.get("confirmation"), one["relation"]
         is_busy = said["measured_by"].get("load") == "contended"
@@ -96,20 +101,45 @@ def ask(given, name, folder, seed):
     return {"status": status, "is_busy": is_busy, "interval": ends, "processes": processes, "reason": one.get("reason")}
 
 
+def of_others(run, logarithms):
+    """The geometric mean over the processes of the other runs."""
+    own = [math.log(ratio) for ratio in run["processes"]]
+    rest = len(logarithms) - len(own)
+    return math.exp((sum(logarithms) - sum(own)) / rest) if rest else None
+
+
 def row(name, runs):
     """A row of the table."""
     logarithms = [math.log(ratio) for run in runs for ratio in run["processes"]]
     truth = math.exp(statistics.fmean(logarithms)) if logarithms else math.nan
     claims = [run for run in runs if run["status"] in ("tuned", "faster", "slower")]
     kept = sum(run["status"] in ("baseline-kept", "not-separated", "within-noise") for run in runs)
-    intervals = [run["interval"] for run in runs if run["interval"]]
-    hold = sum(low <= truth <= high for low, high in intervals)
+    others = [(run["interval"], of_others(run, logarithms)) for run in runs if run["interval"]]
+    intervals = [(ends, mean) for ends, mean in others if mean is not None]
+    hold = sum(low <= mean <= high for (low, high), mean in intervals)
     quiet = sum(not run["is_busy"] for run in claims)
     seconds = statistics.median(run["seconds"] for run in runs)
     return (
         f"| {name} | {len(runs)} | {len(claims)} ({quiet}) | {kept} | {len(runs) - len(claims) - kept} | "
         f"{truth:.3f} ({len(logarithms)}) | {hold} of {len(intervals)} | {seconds:.1f} |"
     )
+
+
+def write(name, folder):
+    """The files of a question."""
+
+    def lower(place, function, arguments):
+        (folder / place).write_text(jax.jit(function).lower(*arguments).as_text())
+
+    if name in QUESTIONS:
+        of_option, asked = QUESTIONS[name]
+        lower(f"{name}.mlir", *of_option)
+        listed = {"schema": 1, "platform": "cpu", "options": [asked]}
+        (folder / f"{name}.json").write_text(json.dumps(listed))
+    else:
+        function, other, arguments = PAIRS[name] if name in PAIRS else (COPY[0], *COPY)
+        lower(f"{name}.mlir", function, arguments)
+        lower(f"{name}.other.mlir", other, arguments)
 
 
 def main():
@@ -132,11 +162,8 @@ def main():
         folder = pathlib.Path(scratch)
         try:
             busy += [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(given.busy)]
-            for name in given.questions.split(","):
-                (function, arguments), asked = (COPY, None) if name == "copy" else QUESTIONS[name]
-                (folder / f"{name}.mlir").write_text(jax.jit(function).lower(*arguments).as_text())
-                listed = {"schema": 1, "platform": "cpu", "options": [asked]}
-                (folder / f"{name}.json").write_text(json.dumps(listed))
+            for name in given.questions.replace("pairs", ",".join(PAIRS)).split(","):
+                write(name, folder)
                 kept[name] = []
                 for seed in range(given.runs):
                     begin = time.monotonic()
