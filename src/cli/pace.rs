@@ -3,6 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::counted::roughly;
+
 /// Shorter times are not worth a word.
 const LEAST: Duration = Duration::from_secs(10);
 
@@ -46,16 +48,6 @@ impl Pace {
         let at_most = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = at_most.map_or(left, |at_most| left.min(at_most));
         (left >= LEAST).then(|| format!("about {} until all are raced", roughly(left)))
-    }
-}
-
-/// A duration in one unit, as coarse as a guess is.
-fn roughly(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match seconds {
-        ..95.0 => format!("{:.0} s", (seconds / 10.0).round() * 10.0),
-        ..5400.0 => format!("{:.0} min", seconds / 60.0),
-        _ => format!("{:.1} h", seconds / 3600.0),
     }
 }
 

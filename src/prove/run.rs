@@ -1,16 +1,16 @@
 //! The races: all tuned against the baselines, then sets of calls, halved, and finally the set to prove.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::ProveError;
 use super::manifest::{StepCall, StepVariants};
 use super::result::{CallEffect, Effect, ProveResult, ProvenSet, SetEffect, StepVerdict};
 use super::tree::Node;
 use crate::compare::{CompareError, CompareOptions, CompareResult, Contestant, compare_named};
-use crate::counted::{counted, listed};
+use crate::counted::{counted, listed, roughly};
 use crate::race::{Deadline, Runner};
-use crate::timer::events::Slice;
+use crate::timer::events::{EventKind, Slice};
 
 /// The race of all tuned against the baselines.
 const FIRST_STAGE: &str = "prove-step";
@@ -20,6 +20,8 @@ const SETS_AT_ONCE: usize = 8;
 const MOST_NAMED: usize = 3;
 /// The fraction of the remaining time that one race may take.
 const PART_OF_BUDGET: u32 = 3;
+/// Shorter times are not told.
+const WORTH_A_WORD: Duration = Duration::from_secs(10);
 /// The fraction of the total time reserved for the last race.
 const LAST_PART_OF_BUDGET: u32 = 10;
 
@@ -42,7 +44,8 @@ pub fn prove(
     // the gain, each set, and the final proof
     let comparisons = step.tree.nodes.len() + 2;
     let runner = runner.borrowed();
-    let mut races = StepRaces { runner, step, options, scratch, until, comparisons, last: None };
+    let (raced, last) = ((Instant::now(), 0), None);
+    let mut races = StepRaces { runner, step, options, scratch, until, comparisons, raced, last };
     let tuned = counted(step.tuned(step.whole).len(), "call");
     let first =
         RaceName { name: format!("the step, {tuned} tuned against none"), index: 0, of: 1 + step.tree.nodes.len() };
@@ -89,6 +92,14 @@ fn calls(step: &StepVariants, whole: &Effect) -> Vec<CallEffect> {
     step.calls.iter().enumerate().map(of).collect()
 }
 
+/// How long so many races take at most, if they take as long as those that ended, in words; `None` if it is not worth
+/// a word.
+fn at_most((elapsed, ended): (Duration, u32), races: usize, budget: Option<Duration>) -> Option<String> {
+    let left = elapsed.checked_div(ended)?.saturating_mul(u32::try_from(races).unwrap_or(u32::MAX));
+    let left = budget.map_or(left, |budget| left.min(budget));
+    (left >= WORTH_A_WORD).then(|| format!("at most {} follow, about {}", counted(races, "race"), roughly(left)))
+}
+
 /// What a race is about, and its place among the sets that are raced.
 struct RaceName {
     name: String,
@@ -105,6 +116,8 @@ struct StepRaces<'a> {
     until: Deadline,
     /// How many comparisons share the error probability.
     comparisons: usize,
+    /// When the first race began, and how many ended.
+    raced: (Instant, u32),
     /// During the last race, its minimum time.
     last: Option<Duration>,
 }
@@ -132,7 +145,18 @@ impl StepRaces<'_> {
             .rules(self.options.rules.confidence(1.0 - error))
             .budget(left.map(|left| left.max(self.last.unwrap_or_default())));
         let slice = Slice::Operation { name: &shown.name, index: shown.index, of: shown.of };
-        Ok(compare_named(&mut self.runner, &contestants, &options, scratch.path(), slice)?)
+        let result = compare_named(&mut self.runner, &contestants, &options, scratch.path(), slice)?;
+        self.raced.1 += 1;
+        Ok(result)
+    }
+
+    /// Tells how long the races of these sets, of those inside them and of the set to prove take at most.
+    fn tell_left(&self, sets: &[usize]) {
+        let races = self.step.tree.most_races(sets, SETS_AT_ONCE) + 1;
+        let (began, ended) = self.raced;
+        if let Some(left) = at_most((began.elapsed(), ended), races, self.until.left()) {
+            self.runner.events.tell(EventKind::Ahead(&left));
+        }
     }
 
     fn contestant(&self, variant: usize) -> Result<Contestant, ProveError> {
@@ -156,6 +180,7 @@ impl StepRaces<'_> {
             if significant.is_empty() {
                 return Ok(());
             }
+            self.tell_left(&[significant.as_slice(), &hiding].concat());
             let rest = significant.split_off(significant.len().min(SETS_AT_ONCE));
             let nodes: Vec<&Node> =
                 std::mem::replace(&mut significant, rest).iter().filter_map(|&at| step.tree.nodes.get(at)).collect();
@@ -272,5 +297,22 @@ impl ProveResult {
             }
         }
         self.proven = Some(ProvenSet { calls: calls.to_vec(), in_step: effect });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_all_races_follows_from_those_that_ended() {
+        let seconds = Duration::from_secs;
+        assert_eq!(at_most((seconds(12), 2), 3, None).as_deref(), Some("at most 3 races follow, about 20 s"));
+        assert_eq!(
+            at_most((seconds(12), 2), 3, Some(seconds(13))).as_deref(),
+            Some("at most 3 races follow, about 10 s")
+        );
+        assert_eq!(at_most((seconds(6), 2), 3, None), None, "not worth a word");
+        assert_eq!(at_most((seconds(60), 0), 3, None), None, "nothing is known");
     }
 }

@@ -46,6 +46,18 @@ impl Tree {
         }
         Some(tree)
     }
+
+    /// How many races these sets and those inside them take, so many sets in one, if every set has to be divided.
+    pub(super) fn most_races(&self, sets: &[usize], at_once: usize) -> usize {
+        let (mut open, mut races) = (sets.to_vec(), 0);
+        while !open.is_empty() {
+            let later = open.split_off(open.len().min(at_once.max(1)));
+            let inner = open.iter().filter_map(|&set| self.nodes.get(set)).flat_map(|set| &set.inner).copied();
+            open = later.into_iter().chain(inner).collect();
+            races += 1;
+        }
+        races
+    }
 }
 
 #[cfg(test)]
@@ -65,5 +77,15 @@ mod tests {
         for wrong in [&[&[0, 1][..], &[1, 2]][..], &[&[0, 1], &[0, 1]], &[&[]], &[&[4]], &[&[0, 0], &[0]]] {
             assert!(sets(wrong).is_none() || wrong[0] == [0, 0], "{wrong:?}");
         }
+    }
+    #[test]
+    fn as_many_races_as_halving_takes() {
+        let sets: Vec<(Vec<usize>, usize)> =
+            [&[0, 1, 2, 3][..], &[0, 1], &[2, 3], &[0], &[1], &[2], &[3]].iter().map(|set| (set.to_vec(), 0)).collect();
+        let tree = Tree::of(sets, 4).unwrap();
+        // the whole, both halves, the four calls
+        assert_eq!(tree.most_races(&tree.outer, 8), 3);
+        assert_eq!(tree.most_races(&tree.outer, 1), 7);
+        assert_eq!(tree.most_races(&[], 8), 0);
     }
 }

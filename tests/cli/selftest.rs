@@ -21,7 +21,7 @@ fn programs_are_run_against_themselves_and_the_figures_kept() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let small = ["--copies", "3", "--rounds", "6", "--plugin", plugin.to_str().unwrap()];
+    let small = ["--copies", "3", "--rounds", "6", "--processes", "3", "--plugin", plugin.to_str().unwrap()];
     let own = run(&cache, &[&["selftest", "--format", "json"], &small[..]].concat());
     assert_eq!(own.code, 0, "{}", own.stderr);
     let document = own.json();
@@ -86,11 +86,11 @@ fn ctrl_c_keeps_what_is_found() {
     let Some(plugin) = plugin() else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = folder.path().join("cache");
-    let arguments = ["selftest", "--copies", "2", "--rounds", "100", "--format", "json", "--plugin"];
+    let arguments = ["selftest", "--copies", "2", "--rounds", "50", "--format", "json", "--plugin"];
     let mut child =
         command(&cache).args(arguments).arg(&plugin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let found = lines.any(|line| line.contains("[3/4] large-matmul: round 20 of 100"));
+    let found = lines.any(|line| line.contains("[3/4] large-matmul: round 10 of 50"));
     assert!(found, "the third program was not reached");
     rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT).unwrap();
     std::thread::spawn(move || lines.for_each(drop));

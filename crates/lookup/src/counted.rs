@@ -7,6 +7,8 @@
 //! assert_eq!(counted(3_usize, "entry"), "3 entries");
 //! ```
 
+use std::time::Duration;
+
 /// Maximum number of names in a line before it says how many more there are.
 const MAX_LISTED: usize = 12;
 
@@ -29,6 +31,16 @@ pub fn listed(all: impl IntoIterator<Item = String>) -> String {
     match all.count() {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+/// A duration in one unit, as coarse as a guess is.
+pub fn roughly(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..95.0 => format!("{:.0} s", (seconds / 10.0).round() * 10.0),
+        ..5400.0 => format!("{:.0} min", seconds / 60.0),
+        _ => format!("{:.1} h", seconds / 3600.0),
     }
 }
 
