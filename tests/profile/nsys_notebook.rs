@@ -289,7 +289,10 @@ fn the_real_capture_has_the_modules_and_totals_of_the_notebook() {
     close(device.modules_ns, number(&all["modules_ns"]), "2");
     // the parts that left-out executions cover are no idle time here
     close(device.wall_ns + number(&all["left_out_within_ns"]), number(&all["wall_ns"]), "3");
-    assert_eq!(found.skipped.warm_up.executions + found.skipped.autotuner.executions, all["left_out"].as_u64().unwrap());
+    assert_eq!(
+        found.skipped.warm_up.executions + found.skipped.autotuner.executions,
+        all["left_out"].as_u64().unwrap()
+    );
     // the notebook's own totals are those of the modules beyond the last 1 %: one
     let top = &oracle["totals_of_top_modules"];
     assert_eq!(top["programs"], serde_json::json!([40]));
