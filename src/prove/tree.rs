@@ -78,6 +78,7 @@ mod tests {
             assert!(sets(wrong).is_none() || wrong[0] == [0, 0], "{wrong:?}");
         }
     }
+
     #[test]
     fn as_many_races_as_halving_takes() {
         let sets: Vec<(Vec<usize>, usize)> =

@@ -1,4 +1,4 @@
-//! A number with its noun: `1 program`, `2 programs`, `3 entries`; and lists that end with a count.
+//! A number with its noun: `1 program`, `2 programs`, `3 entries`; lists that end with a count; and durations in words.
 //!
 //! ```
 //! use autotune_lowered_lookup::counted::counted;
