@@ -2,9 +2,8 @@
 
 Speaks the worker protocol of `docs/worker-protocol.md` on stdin and stdout. Every candidate's module is named
 `jit_autotune_fn_{candidate}`, so that its executions are found in the XSpace; all launches of a round are in one
-trace. Needs only JAX with its MLIR bindings, in version 0.8 or later, because profiles of older versions hold no
-executions on a CPU. The file stands alone, except to build recipes, because the program carries a copy of it.
-Importing it has no side effects, and JAX is imported where it is used.
+trace. Needs only JAX with its MLIR bindings, in version 0.8 or later. The file stands alone, except to build recipes,
+because the program carries a copy of it. Importing it has no side effects, and JAX is imported where it is used.
 """
 
 import concurrent.futures
@@ -65,6 +64,9 @@ MAX_FLUSH_BYTES = 1 << 30
 # bytes that are written on another device: twice the largest second-level cache of any GPU
 DEVICE_FLUSH_BYTES = 256 << 20
 
+
+# profiles of older ones hold no executions on a CPU, and the oldest crash in a compilation that is not their own
+OLDEST_JAX = (0, 8)
 
 # what XLA says of a program that another version wrote
 UNREADABLE = ("Failed to parse", "Failed to deserialize", "in bytecode version", "Unsupported Mosaic version")
@@ -911,6 +913,15 @@ def lacks_of_cuda(error, device):
     return None
 
 
+def why_too_old():
+    """Why this JAX measures nothing; None if it is new enough."""
+    import jax
+
+    if jax.__version_info__[:2] >= OLDEST_JAX:
+        return None
+    return "JAX %s is too old to measure with: it takes %d.%d or later" % (jax.__version__, *OLDEST_JAX)
+
+
 def own_devices(index):
     """The devices that this process opens, and the place of the wanted one among them.
 
@@ -928,6 +939,8 @@ def own_devices(index):
             raise
         what = "worker jax: `%s` has no JAX: `%s -m pip install jax`, or name one that has with `--timer jax:PYTHON`"
         sys.exit(what % (sys.executable, sys.executable))
+    if refused := why_too_old():
+        sys.exit("worker jax: %s; name a Python that has it with `--timer jax:PYTHON`" % refused)
 
     for option in ("jax_cuda_visible_devices", "jax_rocm_visible_devices"):
         # the user's own choice stays

@@ -42,6 +42,18 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs_jax(VERSION, WHY): skipped where JAX is older than `0.8`")
+
+
+def pytest_runtest_setup(item):
+    for mark in item.iter_markers("needs_jax"):
+        jax = pytest.importorskip("jax")
+        version, why = mark.args
+        if jax.__version_info__ < tuple(map(int, version.split("."))):
+            pytest.skip(f"needs JAX {version}: {why}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     return skip_or_fail((yield))

@@ -18,6 +18,8 @@ from autotune_lowered.adapters import batches, sets
 from autotune_lowered.adapters.operation import Operation
 from autotune_lowered.adapters.places import Named
 
+pytestmark = pytest.mark.needs_jax("0.8", "the adapted kernels are written for it")
+
 MODULE = '''
 """A kernel of somebody else's."""
 

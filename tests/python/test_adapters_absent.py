@@ -131,6 +131,7 @@ def test_cudas_compiler_decides_every_candidate(name, tmp_path, run, monkeypatch
     check(compiled(tmp_path, target, plugin, run))
 
 
+@pytest.mark.needs_jax("0.8", "the adapted kernels are written for it")
 @pytest.mark.parametrize("name", [*SERVING_CALLS, *JAX_CALLS])
 def test_a_kernel_carries_its_own_operations_label(name, tmp_path, run, monkeypatch):
     if name in JAX_CALLS:

@@ -27,7 +27,10 @@ from autotune_lowered.autotuning.kernel import kernel_of, operation_of
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
-pytestmark = pytest.mark.usefixtures("program")
+pytestmark = [
+    pytest.mark.usefixtures("program"),
+    pytest.mark.needs_jax("0.8", "the `jax` worker measures"),
+]
 
 KEEPS_BASELINES = {"min_improvement": 0.9, "rounds": 6}
 
@@ -320,6 +323,16 @@ def test_a_device_that_no_other_process_can_use_is_measured_from_this_one(array,
     assert threading.active_count() <= before + 1
     with pytest.raises(TypeError, match="does not go with `in_process`"):
         autotune_lowered.autotune(repeated, {"times": [1]}, timer="jax", in_process=True)
+
+
+def test_an_older_jax_measures_nothing_and_the_function_runs(array, monkeypatch, caplog):
+    monkeypatch.setattr(jax, "__version_info__", (0, 7, 2))
+    monkeypatch.setattr(jax, "__version__", "0.7.2")
+    fast = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="old", in_process=True)
+    assert jnp.allclose(fast(array), jnp.tanh(array))
+    assert fast.result is None and list(fast.configs.values()) == [{"times": 400}]
+    (said,) = [record.message for record in caplog.records if "runs with its default" in record.message]
+    assert said.endswith("JAX 0.7.2 is too old to measure with: it takes 0.8 or later")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from autotune_lowered.adapters.operation import Operation
 from autotune_lowered.adapters.places import Named
 from autotune_lowered.adapters.tables import SourceTable
 
+pytestmark = pytest.mark.needs_jax("0.8", "the `jax` worker measures")
+
 KERNELS = '''
 """Kernels of somebody else's."""
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.needs_jax("0.8", "the `jax` worker measures")
+
 SCRIPT = """
 import sys
 

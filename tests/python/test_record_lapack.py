@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 import autotune_lowered
 
-if jax.__version_info__ < (0, 8):
-    pytest.skip("profiles of this JAX hold no executions on CPU", allow_module_level=True)
+pytestmark = pytest.mark.needs_jax("0.8", "the `jax` worker measures")
 
 ROUTINES = {
     "triangular_solve": lambda a, b: jax.scipy.linalg.solve_triangular(a + 8 * jnp.eye(16), b, lower=True),

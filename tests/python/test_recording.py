@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import json
 import os
@@ -26,7 +27,7 @@ from autotune_lowered.record.call import RecordedCall
 from autotune_lowered.record.parameters import parameters_of
 
 # older ones cannot strip locations; the registry's own digest ignores them
-STRIPS = pytest.mark.skipif(jax.__version_info__ < (0, 6), reason="needs the MLIR bindings of JAX 0.6")
+STRIPS = pytest.mark.needs_jax("0.6", "the MLIR bindings write artifacts")
 
 KEY = "0123456789abcdef"
 CONFIGS = [{"block": block} for block in (1, 2, 4)]
@@ -637,14 +638,34 @@ def test_the_quota_of_a_control_group_counts(tmp_path):
     assert available_cores(tmp_path / "cgroup", tmp_path) == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.needs_jax("0.8", "the `jax` worker measures")
 def test_the_jax_worker_keeps_to_the_protocol():
-    if program() is None or jax.__version_info__ < (0, 8):
-        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE), and a JAX whose profiles show the executions on a CPU")
+    if program() is None:
+        pytest.skip("needs the program (AUTOTUNE_LOWERED_EXE)")
     command = f"{sys.executable} -m autotune_lowered.worker"
     done = subprocess.run([program(), "worker", "check", command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("version", "said"), [("0.7.2", "is too old"), ("0.8.0", "no attribute"), ("1.0.0", "no attribute")]
+)
+def test_a_worker_opens_no_device_of_an_older_jax(version, said, tmp_path):
+    of_version = f"__version__ = {version!r}\n__version_info__ = {tuple(map(int, version.split('.')))}\n"
+    (tmp_path / "jax.py").write_text(of_version)
+    worker = pathlib.Path(importlib.util.find_spec("autotune_lowered.worker").origin)
+    where = os.environ | {"PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, worker, "0"], env=where, capture_output=True, text=True, timeout=60)
+    # the newer ones get as far as what this module lacks
+    assert done.returncode == 1 and said in done.stderr, done.stderr
+    if said == "is too old":
+        assert done.stderr == (
+            f"worker jax: JAX {version} is too old to measure with: it takes 0.8 or later; name a Python that has it with "
+            "`--timer jax:PYTHON`\n"
+        )
+
+
+@pytest.mark.needs_jax("0.8", "the `jax` worker measures")
 def test_a_worker_opens_its_device_alone_and_takes_no_memory_ahead():
     script = """
 import os, jax

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-pytest.importorskip("jax")
+pytestmark = pytest.mark.needs_jax("0.8", "the `jax` worker measures")
 
 # an environment says with a variable what it lowers, or that its script fails or takes long
 SCRIPT = """

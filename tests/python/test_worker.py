@@ -14,8 +14,7 @@ from autotune_lowered import worker as jax_worker
 
 jax = pytest.importorskip("jax")
 
-if jax.__version_info__ < (0, 8):
-    pytest.skip("profiles of this JAX hold no executions on CPU", allow_module_level=True)
+pytestmark = pytest.mark.needs_jax("0.8", "the `jax` worker measures")
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data/timer"
 

@@ -30,6 +30,7 @@ from ..tunables.tunable import Tunable
 from ..tuning.process import Tuning, TuningError
 from ..tuning.result import AutotuningResult
 from ..tuning.run import arguments as program_arguments
+from ..worker import why_too_old
 from .arguments import Arguments, arguments_of
 from .code import code_digest
 from .in_process import measuring_here
@@ -186,8 +187,9 @@ class Autotuned:
                 "alone, and give all of them its cache",
                 2,
             )
-        if not self._in_process and (held := why_held()) is not None:
-            raise TuningError(held, 5)
+        unfit = why_too_old() if self._in_process else why_held()
+        if unfit is not None:
+            raise TuningError(unfit, 5)
         try:
             self._code_file(folder, key).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
