@@ -75,7 +75,8 @@ def exported_text(module: Any) -> str | None:
 
 @functools.cache
 def mlir_bindings() -> tuple[Any, Any, Any, Any]:
-    """MLIR's bindings: public in newer JAX, in `jaxlib` before. ImportError where they are too old."""
+    """MLIR's bindings: those of `jaxlib`, because the public ones of newer JAX import Pallas first. ImportError where
+    they are too old."""
     import jax
 
     if jax.__version_info__ < (0, 6):
@@ -89,9 +90,9 @@ def mlir_bindings() -> tuple[Any, Any, Any, Any]:
         return ir, passmanager, stablehlo
 
     try:
-        return *of("jax.extend.mlir"), make_ir_context
-    except ImportError:
         return *of("jaxlib.mlir"), make_ir_context
+    except ImportError:
+        return *of("jax.extend.mlir"), make_ir_context
 
 
 def stablehlo_text(lowered: Any) -> str:

@@ -7,19 +7,27 @@ because the program carries a copy of it. Importing it has no side effects, and 
 """
 
 import concurrent.futures
+import contextlib
+import ctypes
 import gc
 import glob
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import mmap
 import os
 import re
+import resource
+import select
 import shutil
+import signal
+import socket
 import sys
 import tempfile
 import threading
 import time
+import warnings
 
 LIMIT = 1 << 20
 METHODS = ("hello", "begin", "compile-ahead", "load", "measure", "measure-round", "outputs", "end", "shutdown")
@@ -443,7 +451,9 @@ class Kept:
 
 
 class Worker:
-    def __init__(self, index, folder=None, devices=None):
+    def __init__(self, index, folder=None, devices=None, process=None):
+        # that runs the candidates or forks those that do, if the tuner did not start it
+        self.process = process
         self.devices, self.index = (devices, index) if devices else own_devices(index)
         self.kept = Kept(folder, self.devices[self.index])
         self.device = self.devices[self.index]
@@ -471,6 +481,7 @@ class Worker:
         import jax
 
         told = {"compiler": compiler_digest(self.device.client), "memory": device_memory(self.device)}
+        told["process"] = self.process
         no_profile = why_no_profile(self.device)
         if no_profile:
             told["notes"] = ["timed by the host clock: " + no_profile]
@@ -913,6 +924,15 @@ def lacks_of_cuda(error, device):
     return None
 
 
+def prepare_environment():
+    """What must be set before JAX is imported. No memory is preallocated, because the tuner's user may be on the same
+    device."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    prepare_mosaic_gpu()
+    if found := cuda_home(os.environ):
+        os.environ["CUDA_HOME"] = found
+
+
 def why_too_old():
     """Why this JAX measures nothing; None if it is new enough."""
     import jax
@@ -926,12 +946,9 @@ def own_devices(index):
     """The devices that this process opens, and the place of the wanted one among them.
 
     A GPU is opened alone, because each client reserves memory on every device that it opens, and other workers use
-    the others. No memory is preallocated, because the tuner's user may be on the same device.
+    the others.
     """
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    prepare_mosaic_gpu()
-    if found := cuda_home(os.environ):
-        os.environ["CUDA_HOME"] = found
+    prepare_environment()
     try:
         import jax
     except ModuleNotFoundError as error:
@@ -1085,6 +1102,155 @@ def available_cores(cgroup="/proc/self/cgroup", root="/sys/fs/cgroup"):
     return max(cores, 1)
 
 
+def may_fork():
+    """Whether a fork of this process measures like a started one: JAX has no client yet, and will open a CPU alone, since
+    drivers of other devices may take something at their import that no fork has."""
+    import jax
+
+    if not sys.platform.startswith("linux") or why_too_old():
+        return False
+    if platforms := getattr(jax.config, "jax_platforms", None):
+        return platforms == "cpu"
+    plugins = any(importlib.util.find_spec(name) for name in ("jax_plugins", "libtpu"))
+    return not plugins and not importlib.metadata.entry_points(group="jax_plugins")
+
+
+# of `prctl`: the signal that this process gets when its parent dies
+PARENT_DEATH_SIGNAL = 1
+# pages of the address space among which a worker's mappings begin, as many as Linux draws from on 64 bits
+LAYOUT_PAGES = 1 << 28
+# bytes of the heap among which a worker's own begin
+HEAP_BYTES = 1 << 16
+
+
+# before the number of a listening socket: the whole process is a template
+TEMPLATE_OPTION = "--template"
+
+
+class Template:
+    """A process that has imported JAX, and forks a worker for each connection to its socket: a fork is ready in the
+    hundredth part of the time that an import takes.
+
+    A connection hands over the worker's command line, as JSON in a line, and its stdin, stdout and stderr. It is told the
+    worker's process id and, when that has ended, its exit code, or a signal as a negative number. A connection that says
+    anything more, or is closed, ends its worker.
+    """
+
+    def __init__(self, listening):
+        self.libc = ctypes.CDLL(None)
+        self.own = os.getpid()
+        self.listening = listening
+        # of the workers that run, by process id
+        self.connections = {}
+        # a worker's end wakes the wait below
+        self.ended, self.wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self.wakes, warn_on_full_buffer=False)
+
+    def serve(self):
+        """Returns in each worker. The template itself ends when its stdin is closed."""
+        # what lives on is not moved into each worker's own memory by a collection
+        gc.freeze()
+        while True:
+            connections = {connection: pid for pid, connection in self.connections.items()}
+            ready, _, _ = select.select([0, self.ended, self.listening, *connections], [], [])
+            if 0 in ready and not os.read(0, 1 << 16):
+                # the workers get their signal
+                os._exit(0)
+            if self.ended in ready:
+                os.read(self.ended, 1 << 16)
+                self.reap()
+            for connection in ready:
+                pid = connections.get(connection)
+                # another worker may have got its number meanwhile
+                if self.connections.get(pid) is connection:
+                    self.finish(pid)
+            if self.listening in ready and self.fork(self.listening.accept()[0]):
+                return
+
+    def fork(self, connection):
+        """Whether this is the worker."""
+        streams: list[int] = []
+        try:
+            # a connection that hands over nothing does not hold up the others
+            connection.settimeout(5)
+            line, streams, _, _ = socket.recv_fds(connection, LIMIT, 3)
+            words = json.loads(line)
+            # one that has waited in vain may have started another worker with these streams
+            is_waiting = not select.select([connection], [], [], 0)[0]
+            if len(streams) != 3 or not is_waiting:
+                return False
+            with warnings.catch_warnings():
+                # of threads, of which there are none but numpy's, which it ends at a fork
+                warnings.simplefilter("ignore")
+                pid = os.fork()
+            if pid == 0:
+                self.become_worker(connection, streams)
+                # as if it had been started: behind the interpreter's own option
+                sys.argv = words[2:]
+                return True
+            self.connections[pid] = connection
+            # the worker does it too, and can be ended by it from now on
+            with contextlib.suppress(OSError):
+                os.setpgid(pid, pid)
+            connection.sendall(b"%d\n" % pid)
+        except (OSError, ValueError, TypeError):
+            if os.getpid() != self.own:
+                os._exit(1)
+            # the tuner starts a worker by itself
+        finally:
+            for stream in streams:
+                os.close(stream)
+        return False
+
+    def become_worker(self, connection, streams):
+        os.setpgid(0, 0)
+        self.libc.prctl(PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != self.own:
+            os._exit(1)
+        # as of a started one: a crash leaves no core file, and short memory ends it first
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for one in (connection, self.listening, *self.connections.values()):
+            one.close()
+        os.close(self.ended)
+        os.close(self.wakes)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        self.layout = another_layout()
+
+    def reap(self):
+        while self.connections:
+            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if found is None:
+                return
+            self.finish(found.si_pid)
+
+    def finish(self, pid):
+        """Ends what is left of a worker and tells how it ended."""
+        # its id is nobody else's until it is waited for
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        with self.connections.pop(pid) as connection, contextlib.suppress(OSError):
+            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def another_layout():
+    """Moves by a random length what this process maps and allocates from now on, because the time of a run depends on its
+    addresses: a started process draws them anew, and forks of one process have the same. What it returns is to be kept."""
+    pages, size = (int.from_bytes(os.urandom(8)) % most for most in (LAYOUT_PAGES, HEAP_BYTES))
+    mapped = None
+    with contextlib.suppress(OSError):  # of a process that may map less
+        # nobody may use it, so it takes no memory
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        mapped = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE, flags=flags, prot=0)
+    return bytearray(size), mapped
+
+
 def answer_to(worker, line):
     answer: dict[str, object] = {"id": None}
     try:
@@ -1102,21 +1268,72 @@ def answer_to(worker, line):
     return answer, False
 
 
-def main():
-    # stdout is only for the protocol: anything else that is printed goes to stderr
+def prepared_template(listening):
+    """A template at a socket, or at the path of one to come; `None` if each worker is to be started."""
+    prepare_environment()
+    try:
+        if not may_fork():
+            return None
+        if isinstance(listening, str):
+            path, listening = listening, socket.socket(socket.AF_UNIX)
+            listening.bind(path)
+            listening.listen()
+        return Template(listening)
+    except (ImportError, OSError):
+        return None  # without JAX, the worker says so
+
+
+def answers_alone():
+    """Stdout for the protocol: anything else that is printed goes to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    return answers
+
+
+def template_of(line):
+    """The socket's path in a first request for a template, and the request's number; `None` if it is another request."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        request = json.loads(line)
+        if request["method"] == "template":
+            return request["params"]["socket"], request["id"]
+    return None
+
+
+def main():
+    answers = answers_alone()
     # every measured program is compiled in this run, never taken from JAX's cache
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    worker = Worker(int(sys.argv[1]) if len(sys.argv) > 1 else 0, *sys.argv[2:3])
+    worker = template = None
+    if sys.argv[1:2] == [TEMPLATE_OPTION]:
+        template = prepared_template(socket.socket(fileno=int(sys.argv[2])))
+        if template is None:
+            return
+        template.serve()
+        answers.close()
+        answers = answers_alone()
     while line := sys.stdin.buffer.readline(LIMIT):
         too_long = len(line) == LIMIT and not line.endswith(b"\n")
         while too_long and line and not line.endswith(b"\n"):
             line = sys.stdin.buffer.readline(LIMIT)
+        if worker is None and template is None and (asked := template_of(line)):
+            path, number = asked
+            template = prepared_template(path)
+            print(json.dumps({"id": number, "result": {"forks": template is not None}}), file=answers, flush=True)
+            if template is not None:
+                template.serve()
+                answers.close()
+                answers = answers_alone()
+            continue
+        if worker is None:
+            index, folder = (sys.argv[1:3] + [None, None])[:2]
+            worker = Worker(int(index or 0), folder, process=template and template.own)
         answer, is_last = answer_to(worker, b"" if too_long else line)
         print(json.dumps(answer), file=answers, flush=True)
         if is_last:
-            return
+            break
+    if template is not None:
+        # JAX and its client take longer to end than to be forked, and leave nothing that outlives the process
+        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ use crate::scratch::Scratch;
 use crate::timer::exec::three_quarters_of_memory;
 use crate::timer::pjrt::{FoundPlugin, PjrtOptions, PjrtTimer, executables_folder};
 use crate::timer::{
-    CommandTimer, CompileTimes, HOST_CLOCK, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits,
+    CommandTimer, CompileTimes, HOST_CLOCK, JaxScript, ProfileReplay, ReplayTimer, Timer, TimerName, WorkerLimits,
 };
 
 use super::executables::Executables;
@@ -194,7 +194,10 @@ pub(super) fn options(args: &PluginArgs, limits: WorkerLimits) -> Result<PjrtOpt
 fn start_jax(python: &Path, options: PjrtOptions, needs_profiles: bool) -> Result<Box<dyn Timer>, Fault> {
     let PjrtOptions { exe, device, xla_flags, limits, metric, executables, .. } = options;
     let is_fixed = metric.is_some() || needs_profiles;
-    let timer = CommandTimer::start_jax(&exe, python, device, xla_flags, limits, metric).map_err(Fault::device)?;
+    // set by the package's `autotune`, for its own Python and environment
+    let template = std::env::var_os("AUTOTUNE_LOWERED_TEMPLATE").map(PathBuf::from).filter(|_| xla_flags.is_none());
+    let script = JaxScript { python: python.to_owned(), device, xla_flags, template };
+    let timer = CommandTimer::start_jax(&exe, script, limits, metric).map_err(Fault::device)?;
     let timer = if is_fixed { timer } else { timer.prefer_clock() };
     // without a folder it has to ask again the next time
     Ok(match executables_folder(&executables) {

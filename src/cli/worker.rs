@@ -65,6 +65,9 @@ pub(super) enum WorkerCommand {
         /// Set by the outer stage for the inner one
         #[arg(long, hide = true)]
         inner_of: Option<u32>,
+        /// Socket of a process that forks the worker, if it is there
+        #[arg(long, value_name = "SOCKET", hide = true)]
+        template: Option<PathBuf>,
         /// The worker and its arguments
         #[arg(last = true, required = true)]
         command: Vec<std::ffi::OsString>,
@@ -103,13 +106,14 @@ pub(super) fn run(command: &WorkerCommand) -> Result<ExitCode, Fault> {
             no_profiler: *no_profiler,
             output_block_bytes: *output_block_bytes,
         }),
-        WorkerCommand::Exec { memory_bytes, memory_may_grow, cpu_seconds, grace_ms, inner_of, command } => {
+        WorkerCommand::Exec { memory_bytes, memory_may_grow, cpu_seconds, grace_ms, inner_of, template, command } => {
             let options = ExecOptions {
                 memory_bytes: *memory_bytes,
                 memory_may_grow: *memory_may_grow,
                 cpu_seconds: *cpu_seconds,
                 grace: Duration::from_millis(*grace_ms),
                 inner_of: *inner_of,
+                template: template.clone(),
                 command: command.clone(),
             };
             ExitCode::from(exec::run(&options, &this_program()?))

@@ -5,7 +5,7 @@
 //! core. The first less the second is what others used. It disturbs only if threads of ours waited meanwhile; a worker
 //! with more threads than cores waits for itself, so waiting alone means nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -120,7 +120,7 @@ impl Observed {
 /// Observes the cores during a race.
 #[derive(Debug, Default)]
 pub(super) struct ContentionWatch {
-    /// The processes whose threads are ours: this one and all that descend from it.
+    /// The processes whose threads are ours: this one, the workers' parent, and all that descend from them.
     ours: Vec<u32>,
     /// The cores that they may use.
     cores: Vec<String>,
@@ -130,11 +130,12 @@ pub(super) struct ContentionWatch {
 }
 
 impl ContentionWatch {
-    /// Begins to observe; the workers are running. Observes nothing where the kernel does not tell.
-    pub(super) fn begin(policy: LoadPolicy) -> Self {
+    /// Begins to observe; the workers are running, perhaps as another process's children. Observes nothing where the kernel
+    /// does not tell.
+    pub(super) fn begin(policy: LoadPolicy, other_parent: Option<u32>) -> Self {
         let mut watch = Self::default();
         if policy != LoadPolicy::Ignore {
-            watch.ours = descendants();
+            watch.ours = descendants(other_parent);
             watch.cores = allowed_cores();
             watch.observe();
         }
@@ -205,21 +206,22 @@ impl ContentionWatch {
     }
 }
 
-/// This process and all that descend from it.
-fn descendants() -> Vec<u32> {
+/// This process, another one that is running, and all that descend from them.
+fn descendants(other: Option<u32>) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
         let parent = fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| parent_of(&stat));
         parent.into_iter().for_each(|parent| children.entry(parent).or_default().push(pid));
     }
-    let mut ours = vec![std::process::id()];
-    let mut next = 0;
-    while let Some(pid) = ours.get(next) {
-        ours.extend(children.remove(pid).unwrap_or_default());
-        next += 1;
+    let mut waiting = vec![std::process::id()];
+    waiting.extend(other);
+    let mut ours = BTreeSet::new();
+    while let Some(pid) = waiting.pop() {
+        waiting.extend(children.remove(&pid).unwrap_or_default());
+        ours.insert(pid);
     }
-    ours
+    ours.into_iter().collect()
 }
 
 /// The parent in a process's `stat`: the second word after its name, which stands in parentheses.

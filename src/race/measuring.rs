@@ -212,7 +212,7 @@ impl Measuring<'_> {
         // a device's own clock does not tell of them
         let depends = info.can.on_these_cores && info.source == Source::HostWall;
         let policy = if depends { self.referee.options.load } else { LoadPolicy::Ignore };
-        self.watch = ContentionWatch::begin(policy);
+        self.watch = ContentionWatch::begin(policy, info.process);
     }
 
     /// Whether the time is used up, with what passed since `begin`. A comparison needs all its programs, so compiling

@@ -655,7 +655,9 @@ def test_a_worker_opens_no_device_of_an_older_jax(version, said, tmp_path):
     (tmp_path / "jax.py").write_text(of_version)
     worker = pathlib.Path(importlib.util.find_spec("autotune_lowered.worker").origin)
     where = os.environ | {"PYTHONPATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, worker, "0"], env=where, capture_output=True, text=True, timeout=60)
+    hello = json.dumps({"id": 1, "method": "hello", "params": {"protocol": 1}})
+    command = [sys.executable, worker, "0"]
+    done = subprocess.run(command, input=hello, env=where, capture_output=True, text=True, timeout=60)
     # the newer ones get as far as what this module lacks
     assert done.returncode == 1 and said in done.stderr, done.stderr
     if said == "is too old":

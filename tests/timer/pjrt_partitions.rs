@@ -19,7 +19,7 @@ use autotune_lowered::measured_by::CacheState;
 use autotune_lowered::registry::{Program, ProgramFormat};
 use autotune_lowered::timer::pjrt::PjrtTimer;
 use autotune_lowered::timer::{
-    CommandTimer, InputArray, Job, JobCandidate, OutputArray, ProgramFile, Timer, TimerExt, WorkerLimits,
+    CommandTimer, InputArray, JaxScript, Job, JobCandidate, OutputArray, ProgramFile, Timer, TimerExt, WorkerLimits,
 };
 use serde_json::{Value, json};
 
@@ -286,8 +286,8 @@ fn jax_gives_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let job = job(folder.path(), files.iter().map(|name| program(name)).collect(), &arguments, donated);
         let exe = env!("CARGO_BIN_EXE_autotune-lowered");
-        let mut timer =
-            CommandTimer::start_jax(Path::new(exe), &wrapped, 0, None, WorkerLimits::default(), None).unwrap();
+        let script = JaxScript { python: wrapped.clone(), device: 0, xla_flags: None, template: None };
+        let mut timer = CommandTimer::start_jax(Path::new(exe), script, WorkerLimits::default(), None).unwrap();
         timer.begin(&job).unwrap();
         let of_jax: Vec<Vec<OutputArray>> = (0..files.len())
             .map(|candidate| {

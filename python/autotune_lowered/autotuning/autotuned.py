@@ -36,6 +36,7 @@ from .code import code_digest
 from .in_process import measuring_here
 from .kernel import kernel_of, operation_of
 from .process import outside_of_traces, why_held
+from .warm import warm_variables
 
 _LOG = logging.getLogger("autotune_lowered")
 
@@ -218,6 +219,8 @@ class Autotuned:
             if self._in_process:
                 how["timer"], environment = stack.enter_context(measuring_here())
                 options += ["--processes", "0"]
+            elif how["timer"] is None:
+                environment = warm_variables()
             progress = how.pop("progress")
             # it starts its worker while this process records
             words = program_arguments("-", registry, folder, **how)

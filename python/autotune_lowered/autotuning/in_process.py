@@ -56,7 +56,7 @@ def _answer(connection: socket.socket) -> None:
     jax = jax_for("autotune needs")
     devices = jax.local_devices()
     own = jax.config.jax_default_device
-    worker: Any = Worker(devices.index(own) if own in devices else 0, devices=devices)
+    worker: Any = Worker(devices.index(own) if own in devices else 0, devices=devices, process=os.getpid())
     with connection, connection.makefile("rb") as requests, contextlib.suppress(OSError):
         while line := requests.readline(LIMIT):
             answer, is_last = answer_to(worker, line)

@@ -89,13 +89,17 @@ impl WorkerClient {
     /// Starts a worker and sends `hello`. If a signal ended it meanwhile, it is started once more, since anybody may
     /// have sent it.
     pub(crate) fn start(command: &WorkerCommand, limits: &WorkerLimits) -> Result<(Self, Hello), Failure> {
-        let mut client = Self::spawn(command, limits)?;
-        let mut hello = client.hello(limits);
-        if hello.is_err() && client.was_killed() {
-            client = Self::spawn(command, limits)?;
-            hello = client.hello(limits);
+        Self::spawn(command, limits)?.greeted(command, limits)
+    }
+
+    /// The same with a process of this command that was started before.
+    pub(super) fn greeted(mut self, command: &WorkerCommand, limits: &WorkerLimits) -> Result<(Self, Hello), Failure> {
+        let mut hello = self.hello(limits);
+        if hello.is_err() && self.was_killed() {
+            self = Self::spawn(command, limits)?;
+            hello = self.hello(limits);
         }
-        hello.map(|hello| (client, hello))
+        hello.map(|hello| (self, hello))
     }
 
     /// Starts the process without sending a request.
@@ -108,6 +112,7 @@ impl WorkerClient {
             memory_bytes: limits.memory_bytes,
             memory_may_grow: limits.memory_may_grow,
             grace: limits.grace,
+            template: command.template.clone(),
             command: command.command.clone(),
             ..ExecOptions::default()
         };

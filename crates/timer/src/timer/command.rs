@@ -1,8 +1,10 @@
 //! `command:…`: a timer whose worker is any program that speaks the protocol of `docs/worker-protocol.md`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use super::bench::Bench;
 use super::client::WorkerClient;
@@ -13,7 +15,7 @@ use super::job::{Job, JobCandidate, Prepared, find};
 use super::measured::{OutputsAs, RoundRequest, RoundSamples, TakenOutputs};
 use super::model::Timer;
 use super::profiled::default_metric;
-use super::protocol::{LoadParams, ProgramSignature, capability};
+use super::protocol::{Hello, LoadParams, ProgramSignature, capability};
 use super::refusals::Refusals;
 use super::worker_command::{WorkerCommand, WorkerLimits};
 use crate::device::xla_autotuning;
@@ -27,8 +29,42 @@ pub struct CommandTimer {
     job: Option<Job>,
     /// Options that the worker's compiler refuses, if that compiler is known.
     refusals: Option<Refusals>,
-    /// The script of a built-in worker, removed when none can be started any more.
-    script: Option<Arc<Scratch>>,
+    /// Of a built-in worker.
+    script: Option<Arc<WorkerScript>>,
+}
+
+/// Which `jax` worker is started.
+#[derive(Debug, Clone)]
+pub struct JaxScript {
+    /// A Python with JAX.
+    pub python: PathBuf,
+    /// Which of its devices.
+    pub device: usize,
+    /// The workers' `XLA_FLAGS`, in place of this process's.
+    pub xla_flags: Option<String>,
+    /// The socket where workers of this Python and this environment are forked, if there is one already.
+    pub template: Option<PathBuf>,
+}
+
+/// What workers of a script need until none is started any more.
+struct WorkerScript {
+    /// The process that forks them, unless each is started.
+    _template: Option<WorkerClient>,
+    /// The folder of the script.
+    _scratch: Scratch,
+}
+
+/// What only the built-in worker is asked, before anything else.
+#[derive(Serialize)]
+#[serde(tag = "method", content = "params", rename_all = "kebab-case")]
+enum FirstCall<'a> {
+    /// To fork workers from now on, at this socket.
+    Template { socket: &'a Path },
+}
+
+#[derive(Deserialize)]
+struct TemplateAnswer {
+    forks: bool,
 }
 
 /// The `jax` worker, which needs nothing but JAX: `python/autotune_lowered/worker.py`.
@@ -44,7 +80,9 @@ impl CommandTimer {
     ///
     /// If the worker cannot be started or does not answer `hello`.
     pub fn start(exe: &Path, command: &str, limits: WorkerLimits, metric: Option<Metric>) -> Result<Self, Failure> {
-        Self::start_worker(format!("command:{command}"), WorkerCommand::shell(exe, command), limits, metric, None)
+        let worker = WorkerCommand::shell(exe, command);
+        let started = WorkerClient::start(&worker, &limits)?;
+        Self::with_worker(format!("command:{command}"), worker, started, limits, metric, None)
     }
 
     /// Starts the `jax` worker with this Python on one of its devices. It times by profiles, and with the metric
@@ -55,9 +93,7 @@ impl CommandTimer {
     /// If the Python has no JAX, no worker of this package, or no such device.
     pub fn start_jax(
         exe: &Path,
-        python: &Path,
-        device: usize,
-        xla_flags: Option<String>,
+        JaxScript { python, device, xla_flags, template }: JaxScript,
         limits: WorkerLimits,
         metric: Option<Metric>,
     ) -> Result<Self, Failure> {
@@ -70,20 +106,46 @@ impl CommandTimer {
         // what one worker compiles, the next one loads
         let kept = scratch.path().join("executables");
         let arguments = [script.into_os_string(), device.to_string().into(), kept.into_os_string()];
-        let command = [python.into(), "-u".into()].into_iter().chain(arguments).collect();
+        let command = [python.into_os_string(), "-u".into()].into_iter().chain(arguments).collect();
         let environment = xla_flags.map(|flags| ("XLA_FLAGS".into(), Some(flags.into()))).into_iter().collect();
-        let worker = WorkerCommand { exe: exe.to_owned(), command, environment };
-        Self::start_worker("jax".to_owned(), worker, limits, metric, Some(Arc::new(scratch)))
+        let mut worker = WorkerCommand { exe: exe.to_owned(), command, environment, ..WorkerCommand::default() };
+        let (started, own) = match template {
+            Some(_) => {
+                worker.template = template;
+                (WorkerClient::start(&worker, &limits)?, None)
+            }
+            None => Self::started_jax(&mut worker, &scratch.path().join("template"), &limits)?,
+        };
+        let script = WorkerScript { _template: own, _scratch: scratch };
+        Self::with_worker("jax".to_owned(), worker, started, limits, metric, Some(Arc::new(script)))
     }
 
-    fn start_worker(
+    /// The first worker, and the process that forks it and those to come, if there is one.
+    fn started_jax(
+        worker: &mut WorkerCommand,
+        socket: &Path,
+        limits: &WorkerLimits,
+    ) -> Result<((WorkerClient, Hello), Option<WorkerClient>), Failure> {
+        let mut first = WorkerClient::spawn(worker, limits)?;
+        let call = FirstCall::Template { socket };
+        match first.ask::<TemplateAnswer>("template", &call, limits.start.into()) {
+            Ok(TemplateAnswer { forks: true }) => {
+                worker.template = Some(socket.to_owned());
+                Ok((WorkerClient::start(worker, limits)?, Some(first)))
+            }
+            Ok(TemplateAnswer { forks: false }) => Ok((first.greeted(worker, limits)?, None)),
+            Err(_) => Ok((WorkerClient::start(worker, limits)?, None)),
+        }
+    }
+
+    fn with_worker(
         name: String,
         worker: WorkerCommand,
+        (client, hello): (WorkerClient, Hello),
         limits: WorkerLimits,
         metric: Option<Metric>,
-        script: Option<Arc<Scratch>>,
+        script: Option<Arc<WorkerScript>>,
     ) -> Result<Self, Failure> {
-        let (client, hello) = WorkerClient::start(&worker, &limits)?;
         let device = hello.devices.get(hello.device).cloned();
         let mut device = device.ok_or_else(|| Failure::new(FailureKind::Device, "the worker shows no device"))?;
         if script.is_some() {

@@ -23,8 +23,9 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,7 @@ use rustix::process::{
     pidfd_open, set_child_subreaper, set_parent_process_death_signal, setrlimit, wait,
 };
 
+use super::forked::ForkedWorker;
 use crate::printable::printable;
 use crate::setters;
 
@@ -63,6 +65,8 @@ pub struct ExecOptions {
     pub grace: Duration,
     /// The inner stage: the supervisor's process id.
     pub inner_of: Option<u32>,
+    /// The socket of a process that forks the worker. If there is none, the command is started.
+    pub template: Option<PathBuf>,
     /// The command and its arguments.
     pub command: Vec<OsString>,
 }
@@ -75,6 +79,7 @@ impl Default for ExecOptions {
             cpu_seconds: None,
             grace: Duration::from_millis(500),
             inner_of: None,
+            template: None,
             command: Vec::new(),
         }
     }
@@ -86,6 +91,7 @@ setters!(ExecOptions {
     cpu_seconds: Option<u64>,
     grace: Duration,
     inner_of: Option<u32>,
+    template: Option<PathBuf>,
     command: Vec<OsString>,
 });
 
@@ -104,6 +110,9 @@ impl ExecOptions {
         option("--inner-of", self.inner_of.map(u64::from));
         if self.memory_may_grow {
             arguments.push("--memory-may-grow".into());
+        }
+        if let Some(template) = &self.template {
+            arguments.extend(["--template".into(), template.into()]);
         }
         arguments.push("--".into());
         arguments.extend(self.command.iter().cloned());
@@ -177,41 +186,85 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
     let parent = getppid();
     // orphaned grandchildren become our children instead of escaping
     set_child_subreaper(Some(getpid()))?;
-    let inner = ExecOptions { inner_of: Some(std::process::id()), ..options.clone() };
-    let mut child = Command::new(exe)
-        .args(inner.to_arguments())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| io::Error::other(format!("cannot start `{}`: {error}", exe.display())))?;
+    let forked = options.template.as_deref().map(|template| ForkedWorker::of(template, &options.command));
+    let worker = match forked.transpose()?.flatten() {
+        Some(forked) => SupervisedWorker::Forked(forked),
+        None => SupervisedWorker::start(options, exe)?,
+    };
     // only the worker holds stdout, so that its closing is noticed
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
-    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let group = group.ok_or_else(|| io::Error::other("a process id out of range"))?;
-    let ending = watch(options, &child, group, parent);
-    // the group's id cannot be reused before its leader is reaped
-    let _ = kill_process_group(group, Signal::KILL);
-    let status = child.wait()?;
+    let ending = watch(options, &worker, parent);
+    let code = worker.end()?;
     end_descendants();
     Ok(match ending? {
         CommandEnd::Memory(bytes, limit) => {
             say(&format!("ended the worker: {bytes} bytes resident, {limit} allowed"));
             EXIT_MEMORY
         }
-        CommandEnd::Exited | CommandEnd::Alone => match (status.code(), status.signal()) {
-            (Some(code), _) => u8::try_from(code).unwrap_or(1),
-            (None, Some(signal)) => u8::try_from(signal).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE),
-            (None, None) => 1,
-        },
+        CommandEnd::Exited | CommandEnd::Alone => code,
     })
 }
 
+/// The worker, which leads a process group.
+enum SupervisedWorker {
+    /// Our own child, and a handle that is readable when it has ended.
+    Started(Child, Pid, OwnedFd),
+    Forked(ForkedWorker),
+}
+
+impl SupervisedWorker {
+    fn start(options: &ExecOptions, exe: &Path) -> io::Result<Self> {
+        let inner = ExecOptions { inner_of: Some(std::process::id()), template: None, ..options.clone() };
+        let child = Command::new(exe)
+            .args(inner.to_arguments())
+            .process_group(0)
+            .spawn()
+            .map_err(|error| io::Error::other(format!("cannot start `{}`: {error}", exe.display())))?;
+        let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| io::Error::other("a process id out of range"))?;
+        let handle = pidfd_open(id, PidfdFlags::empty())?;
+        Ok(Self::Started(child, id, handle))
+    }
+
+    fn id(&self) -> Pid {
+        match self {
+            Self::Started(_, id, _) => *id,
+            Self::Forked(forked) => forked.id(),
+        }
+    }
+
+    fn handle(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Started(.., handle) => handle.as_fd(),
+            Self::Forked(forked) => forked.handle(),
+        }
+    }
+
+    /// Ends what is left of its group; its exit code, as a shell shows it.
+    fn end(self) -> io::Result<u8> {
+        match self {
+            Self::Started(mut child, id, _) => {
+                // the group's id cannot be reused before its leader is reaped
+                let _ = kill_process_group(id, Signal::KILL);
+                let status = child.wait()?;
+                Ok(match (status.code(), status.signal()) {
+                    (Some(code), _) => u8::try_from(code).unwrap_or(1),
+                    (None, Some(signal)) => u8::try_from(signal).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE),
+                    (None, None) => 1,
+                })
+            }
+            Self::Forked(forked) => Ok(forked.end()),
+        }
+    }
+}
+
 /// Waits until the worker ends or must be ended.
-fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) -> io::Result<CommandEnd> {
-    let handle = pidfd_open(group, PidfdFlags::empty())?;
+fn watch(options: &ExecOptions, worker: &SupervisedWorker, parent: Option<Pid>) -> io::Result<CommandEnd> {
+    let handle = worker.handle();
     let stdin = rustix::stdio::stdin();
     let mut alone_since: Option<Instant> = None;
     let mut looked_around = Instant::now();
-    let mut members = vec![child.id()];
+    let mut members = vec![worker.id().as_raw_nonzero().get().unsigned_abs()];
     loop {
         let pause = match alone_since {
             Some(since) => options.grace.saturating_sub(since.elapsed()).min(LOOK_AROUND_EVERY),
@@ -245,7 +298,7 @@ fn watch(options: &ExecOptions, child: &Child, group: Pid, parent: Option<Pid>) 
         }
         if let Some(limit) = options.memory_bytes {
             if look_around {
-                members = family(group);
+                members = family(worker.id());
             }
             let bytes = members.iter().map(|&pid| resident_bytes(pid)).fold(0, u64::saturating_add);
             // asked only when it matters

@@ -33,6 +33,8 @@ pub struct TimerInfo {
     pub notes: Vec<String>,
     /// What it can do.
     pub can: TimerCapabilities,
+    /// A process that the tuner did not start, and that runs the candidates or starts those that do.
+    pub process: Option<u32>,
     /// Number of measuring workers started so far; samples of different epochs are never paired.
     pub epoch: u32,
     /// The clocks of its GPU during the measurement, for people; `None` if not reported.
@@ -78,6 +80,7 @@ impl TimerInfo {
             compiler: None,
             notes: Vec::new(),
             can: TimerCapabilities::default(),
+            process: None,
             epoch: 1,
             clocks_seen: None,
             others_use: None,
@@ -100,6 +103,7 @@ impl TimerInfo {
         };
         let mut info = Self::new(name, hello.source.clone(), device);
         info.device_memory = hello.memory;
+        info.process = hello.process;
         info.clock_resolution_ns = hello.clock_resolution_ns.filter(|&resolution| reads_clock && resolution > 0);
         info.metric(metric).clocks(hello.clocks).notes(hello.notes.clone()).can(can)
     }

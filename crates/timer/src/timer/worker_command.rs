@@ -55,7 +55,7 @@ setters!(WorkerLimits {
 });
 
 /// How to start a worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerCommand {
     /// This program, for `worker exec`.
@@ -64,6 +64,8 @@ pub struct WorkerCommand {
     pub command: Vec<OsString>,
     /// Environment variables to set or to remove.
     pub environment: Vec<(OsString, Option<OsString>)>,
+    /// The socket of a process that forks such workers. If it has ended, they are started.
+    pub template: Option<PathBuf>,
 }
 
 impl WorkerCommand {
@@ -80,7 +82,8 @@ impl WorkerCommand {
     }
 
     fn of_shell(exe: impl Into<PathBuf>, command: String) -> Self {
-        Self { exe: exe.into(), command: vec!["sh".into(), "-c".into(), command.into()], environment: Vec::new() }
+        let command = vec!["sh".into(), "-c".into(), command.into()];
+        Self { exe: exe.into(), command, ..Self::default() }
     }
 }
 

@@ -90,7 +90,7 @@ impl PjrtOptions {
             environment.extend(without_metadata());
         }
         environment.extend(beside::environment(&self.plugin));
-        WorkerCommand { exe: self.exe.clone(), command, environment }
+        WorkerCommand { exe: self.exe.clone(), command, environment, ..WorkerCommand::default() }
     }
 
     fn flags(&self) -> String {

@@ -305,6 +305,7 @@ impl Worker for PjrtWorker {
             topology: described_devices(&opened.client),
             // the timer knows the plugin's digest
             compiler: None,
+            process: None,
         })
     }
 

@@ -79,7 +79,7 @@ impl TargetOptions {
             environment.push(("ALLOW_MULTIPLE_LIBTPU_LOAD".into(), Some("1".into())));
             environment.extend(without_metadata());
         }
-        WorkerCommand { exe: self.exe.clone(), command, environment }
+        WorkerCommand { exe: self.exe.clone(), command, environment, ..WorkerCommand::default() }
     }
 
     /// The same command, with libtpu's dump in a folder of the worker's own.

@@ -104,7 +104,7 @@ mod tests {
     fn variable(flags: &ProcessFlags, own: &str) -> Vec<(OsString, Option<OsString>)> {
         let name = flags.variable.name().into();
         let environment = vec![(name, Some(own.into())), ("OTHER".into(), None)];
-        let command = WorkerCommand { exe: "x".into(), command: Vec::new(), environment };
+        let command = WorkerCommand { exe: "x".into(), environment, ..WorkerCommand::default() };
         flags.added_to(&command).environment
     }
 

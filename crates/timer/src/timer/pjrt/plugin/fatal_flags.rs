@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn a_worker_is_started_again_without_them() {
         let environment = vec![(VARIABLE.into(), Some("--a --xla_b=1".into())), ("OTHER".into(), None)];
-        let mut command = WorkerCommand { exe: "x".into(), command: Vec::new(), environment };
+        let mut command = WorkerCommand { exe: "x".into(), environment, ..WorkerCommand::default() };
         assert_eq!(leave_out_fatal(&mut command, "out of memory"), None);
         let note =
             leave_out_fatal(&mut command, "parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --a\n").unwrap();

@@ -46,6 +46,9 @@ pub struct Hello {
     /// SHA-256 of its compiler, if known: equal ones refuse the same options.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<Digest>,
+    /// The process that runs the candidates or starts those that do, if the tuner did not start it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<u32>,
 }
 
 setters!(Hello {
@@ -75,6 +78,7 @@ impl Hello {
             notes: Vec::new(),
             topology: None,
             compiler: None,
+            process: None,
         }
     }
 
