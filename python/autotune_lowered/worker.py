@@ -1176,9 +1176,10 @@ class Template:
             connection.settimeout(5)
             line, streams, _, _ = socket.recv_fds(connection, LIMIT, 3)
             words = json.loads(line)
+            is_command = isinstance(words, list) and all(isinstance(word, str) for word in words)
             # one that has waited in vain may have started another worker with these streams
             is_waiting = not select.select([connection], [], [], 0)[0]
-            if len(streams) != 3 or not is_waiting:
+            if len(streams) != 3 or not is_command or not is_waiting:
                 return False
             with warnings.catch_warnings():
                 # of threads, of which there are none but numpy's, which it ends at a fork
@@ -1194,7 +1195,7 @@ class Template:
             with contextlib.suppress(OSError):
                 os.setpgid(pid, pid)
             connection.sendall(b"%d\n" % pid)
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError):
             if os.getpid() != self.own:
                 os._exit(1)
             # the tuner starts a worker by itself

@@ -46,6 +46,9 @@ class _Warm:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def was_killed(self) -> bool:
+        return (self._process.poll() or 0) < 0
+
     def end(self) -> None:
         if self.of == os.getpid():
             assert self._process.stdin is not None
@@ -58,14 +61,14 @@ _warm: _Warm | None = None
 
 
 def warm_variables() -> dict[str, str]:
-    """The program's variables with which it finds such a process, which is started if there is none for this environment.
-    None where workers are not forked: on another device than a CPU, or if this system has no such thing."""
+    """The program's variables by which it finds such a process, which is started if there is none for this environment.
+    No variables where workers are not forked: on another device than a CPU, or if this system has no such thing."""
     global _warm
     if jax_for("autotune needs").devices()[0].platform != "cpu" or not hasattr(socket, "recv_fds"):
         return {}
     environment = dict(os.environ)
-    # a fork of this process does not own it
-    if _warm is None or _warm.of != os.getpid() or _warm.environment != environment:
+    # a fork of this process does not own it; one that ended by itself forks nothing here
+    if _warm is None or _warm.of != os.getpid() or _warm.environment != environment or _warm.was_killed():
         end()
         try:
             _warm = _Warm(environment)
