@@ -294,6 +294,22 @@ mod tests {
     }
 
     #[test]
+    fn ours_are_our_own_and_those_of_a_parent_that_is_another() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let own = descendants(None);
+        assert!(own.contains(&std::process::id()) && own.contains(&child.id()));
+        // whoever started this one
+        let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get().unsigned_abs();
+        assert!(!own.contains(&parent));
+        let of_both = descendants(Some(parent));
+        assert!(of_both.contains(&parent) && of_both.contains(&child.id()));
+        let ours = of_both.iter().filter(|&&pid| pid == std::process::id()).count();
+        assert_eq!(ours, 1, "its time counts once, although it descends from both");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
     fn others_disturb_only_while_ours_wait() {
         let at = Instant::now();
         let observed = |ms: u64, idle: f64, own: f64, waited: f64| Observed {
@@ -337,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_tells_nothing_is_not_waited_for() {
-        let mut watch = ContentionWatch::begin(LoadPolicy::Ignore);
+        let mut watch = ContentionWatch::begin(LoadPolicy::Ignore, None);
         assert_eq!(watch.since(Instant::now()), None);
         assert!(watch.wait_for_quiet(&QuietWait::new(Duration::from_secs(60)), || false));
         let used_up = QuietWait::new(Duration::ZERO);

@@ -108,34 +108,36 @@ impl CommandTimer {
         let arguments = [script.into_os_string(), device.to_string().into(), kept.into_os_string()];
         let command = [python.into_os_string(), "-u".into()].into_iter().chain(arguments).collect();
         let environment = xla_flags.map(|flags| ("XLA_FLAGS".into(), Some(flags.into()))).into_iter().collect();
-        let mut worker = WorkerCommand { exe: exe.to_owned(), command, environment, ..WorkerCommand::default() };
-        let (started, own) = match template {
-            Some(_) => {
-                worker.template = template;
-                (WorkerClient::start(&worker, &limits)?, None)
-            }
-            None => Self::started_jax(&mut worker, &scratch.path().join("template"), &limits)?,
-        };
+        let mut worker = WorkerCommand { exe: exe.to_owned(), command, environment, template };
+        let (started, own) = Self::started_jax(&mut worker, scratch.path().join("template"), &limits)?;
         let script = WorkerScript { _template: own, _scratch: scratch };
         Self::with_worker("jax".to_owned(), worker, started, limits, metric, Some(Arc::new(script)))
     }
 
-    /// The first worker, and the process that forks it and those to come, if there is one.
+    /// The first worker, and the process that forks it and those to come, if there is none already and can be one. If a
+    /// forked worker does not come as far as its greeting, all are started.
     fn started_jax(
         worker: &mut WorkerCommand,
-        socket: &Path,
+        socket: PathBuf,
         limits: &WorkerLimits,
     ) -> Result<((WorkerClient, Hello), Option<WorkerClient>), Failure> {
-        let mut first = WorkerClient::spawn(worker, limits)?;
-        let call = FirstCall::Template { socket };
-        match first.ask::<TemplateAnswer>("template", &call, limits.start.into()) {
-            Ok(TemplateAnswer { forks: true }) => {
-                worker.template = Some(socket.to_owned());
-                Ok((WorkerClient::start(worker, limits)?, Some(first)))
+        let mut own = None;
+        if worker.template.is_none() {
+            let mut first = WorkerClient::spawn(worker, limits)?;
+            let call = FirstCall::Template { socket: &socket };
+            match first.ask::<TemplateAnswer>("template", &call, limits.start.into()) {
+                Ok(TemplateAnswer { forks: false }) => return Ok((first.greeted(worker, limits)?, None)),
+                Ok(TemplateAnswer { forks: true }) => (worker.template, own) = (Some(socket), Some(first)),
+                Err(_) => {}
             }
-            Ok(TemplateAnswer { forks: false }) => Ok((first.greeted(worker, limits)?, None)),
-            Err(_) => Ok((WorkerClient::start(worker, limits)?, None)),
         }
+        if worker.template.is_some()
+            && let Ok(started) = WorkerClient::start(worker, limits)
+        {
+            return Ok((started, own));
+        }
+        worker.template = None;
+        Ok((WorkerClient::start(worker, limits)?, None))
     }
 
     fn with_worker(
