@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+import autotune_lowered
 from autotune_lowered import worker as jax_worker
 from autotune_lowered.autotuning import warm
 
@@ -332,3 +333,66 @@ def test_only_a_cpu_has_one(monkeypatch):
     jax = pytest.importorskip("jax")
     monkeypatch.setattr(jax, "devices", lambda: [type("Device", (), {"platform": "gpu"})])
     assert warm.warm_variables() == {}
+
+
+def descendants(pid):
+    """Processes with their parents and command lines, the nearest first."""
+    found = [(one, pid) for one in children(pid)]
+    for one, _ in found:
+        with contextlib.suppress(OSError):
+            found += [(child, one) for child in children(one)]
+    lines = {}
+    for one, _ in found:
+        with contextlib.suppress(OSError):
+            lines[one] = pathlib.Path(f"/proc/{one}/cmdline").read_text().split("\0")
+    return [(one, parent, lines[one]) for one, parent in found if lines.get(one)]
+
+
+def role(parent, words, others):
+    """What a process of a run is."""
+    is_python = "exec" not in words[:3]
+    parents = {one for one, _, line in others if "exec" not in line[:3]}
+    if is_python:
+        return "worker" if parent in parents else "template"
+    return "supervisor of a worker" if "--template" in words else "supervisor of the template"
+
+
+@pytest.fixture(scope="module")
+def module(tmp_path_factory):
+    """A module with one call to tune, and its registry."""
+    jax = pytest.importorskip("jax")
+    folder = tmp_path_factory.mktemp("module")
+
+    @autotune_lowered.tunable(op="repeated", version=1, space={"times": [1, 400, 900]})
+    def repeated(x, *, times=400):
+        one = jax.numpy.tanh(x)
+        return jax.lax.fori_loop(0, times, lambda i, y: jax.numpy.tanh(x) + 0 * y, one)
+
+    with autotune_lowered.recording(folder / "registry", directions=("forward",)):
+        lowered = jax.jit(repeated).lower(jax.numpy.ones((128, 128)))
+    autotune_lowered.dump(lowered, folder / "module.mlir")
+    return folder
+
+
+@pytest.mark.parametrize("when", ["programs ready", "fresh process 1"])
+@pytest.mark.parametrize("victim", ["worker", "template", "supervisor of a worker", "supervisor of the template"])
+def test_whoever_is_killed_costs_no_decision(module, program, tmp_path, victim, when):
+    words = [program, "--no-config", module / "module.mlir", "--registry", module / "registry"]
+    words += ["--cache", tmp_path / "cache", "--timer", f"jax:{sys.executable}", "--format", "json"]
+    pipe = subprocess.PIPE
+    run = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+    said = []
+    for text in run.stderr:
+        said.append(text)
+        if when in text:
+            break
+    seen = descendants(run.pid)
+    victims = [one for one, parent, line in seen if role(parent, line, seen) == victim]
+    assert victims, seen
+    os.kill(victims[0], signal.SIGKILL)
+    answer, rest = run.communicate(timeout=120)
+    assert run.returncode == 0, "".join(said) + rest
+    (operation,) = json.loads(answer)["operations"]
+    assert (operation["status"], operation["best"]["config"]) == ("tuned", {"times": 1}), operation
+    assert len(operation["confirmation"]["processes"]) >= 3
+    assert all(gone(one) for one, _, _ in seen)
