@@ -1132,8 +1132,8 @@ class Template:
     hundredth part of the time that an import takes.
 
     A connection hands over the worker's command line, as JSON in a line, and its stdin, stdout and stderr. It is told the
-    worker's process id and, when that has ended, its exit code, or a signal as a negative number. A connection that says
-    anything more, or is closed, ends its worker.
+    worker's process id, or 0 if none is forked for it, and how the worker ended: its exit code, or a signal as a negative
+    number. A connection that says anything more, or is closed, ends its worker.
     """
 
     def __init__(self, listening):
@@ -1180,7 +1180,7 @@ class Template:
             # one that has waited in vain may have started another worker with these streams
             is_waiting = not select.select([connection], [], [], 0)[0]
             if len(streams) != 3 or not is_command or not is_waiting:
-                return False
+                raise ValueError("no worker")
             with warnings.catch_warnings():
                 # of threads, of which there are none but numpy's, which it ends at a fork
                 warnings.simplefilter("ignore")
@@ -1198,7 +1198,9 @@ class Template:
         except (OSError, ValueError):
             if os.getpid() != self.own:
                 os._exit(1)
-            # the tuner starts a worker by itself
+            # the tuner starts a worker by itself, unless this one has its pipes
+            with contextlib.suppress(OSError):
+                connection.sendall(b"0\n")
         finally:
             for stream in streams:
                 os.close(stream)

@@ -158,7 +158,7 @@ def test_who_asks_wrongly_gets_nothing_and_the_next_one_a_worker(template):
         else:
             connection.close()
             continue
-        assert connection.recv(100) == b"", words
+        assert connection.recv(100) == b"0\n", words
     # one that does not wait for its worker might have started another one with its pipes
     connection = template.connected()
     os.kill(template.process.pid, signal.SIGSTOP)
@@ -245,11 +245,36 @@ def test_where_nobody_forks_a_supervisor_starts_the_worker(template, program, tm
             one.end()
 
 
+@pytest.mark.parametrize(("answer", "starts"), [(b"0\n", True), (b"", False), (b"17", False), (b"no number\n", False)])
+def test_a_worker_is_started_only_where_no_other_one_can_have_its_pipes(program, tmp_path, answer, starts):
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        listening.settimeout(60)
+        one = Supervised(program, path)
+        connection, _ = listening.accept()
+        command, streams, _, _ = socket.recv_fds(connection, 1 << 16, 8)
+        assert json.loads(command) == [*WORKER, "0"] and len(streams) == 3
+        for stream in streams:
+            os.close(stream)
+        connection.sendall(answer)
+        connection.close()
+    try:
+        if starts:
+            assert "process" not in one.hello()
+        else:
+            assert one.process.wait(20) == 128 + signal.SIGKILL
+            assert b"no worker was forked: the template has ended" in one.process.stderr.read()
+    finally:
+        one.end()
+
+
 def test_a_supervisor_that_waits_for_a_fork_ends_with_its_tuner(template, program):
     os.kill(template.process.pid, signal.SIGSTOP)
     one = Supervised(program, template.path)
     one.process.stdin.close()
-    assert one.process.wait(20) == 127
+    assert one.process.wait(20) == 128 + signal.SIGKILL
     os.kill(template.process.pid, signal.SIGCONT)
     # its pipes were on their way until now
     assert b"the tuner is gone" in one.process.stderr.read()

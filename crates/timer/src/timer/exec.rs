@@ -187,9 +187,14 @@ fn supervise(options: &ExecOptions, exe: &Path) -> io::Result<u8> {
     // orphaned grandchildren become our children instead of escaping
     set_child_subreaper(Some(getpid()))?;
     let forked = options.template.as_deref().map(|template| ForkedWorker::of(template, &options.command));
-    let worker = match forked.transpose()?.flatten() {
-        Some(forked) => SupervisedWorker::Forked(forked),
-        None => SupervisedWorker::start(options, exe)?,
+    let worker = match forked.transpose() {
+        Ok(Some(Some(forked))) => SupervisedWorker::Forked(forked),
+        Ok(Some(None) | None) => SupervisedWorker::start(options, exe)?,
+        Err(error) => {
+            // like a worker that was killed, which is started again
+            say(&format!("no worker was forked: {error}"));
+            return Ok(shown_signal(Signal::KILL.as_raw()));
+        }
     };
     // only the worker holds stdout, so that its closing is noticed
     rustix::stdio::dup2_stdout(rustix::stdio::stderr())?;
@@ -249,7 +254,7 @@ impl SupervisedWorker {
                 let status = child.wait()?;
                 Ok(match (status.code(), status.signal()) {
                     (Some(code), _) => u8::try_from(code).unwrap_or(1),
-                    (None, Some(signal)) => u8::try_from(signal).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE),
+                    (None, Some(signal)) => shown_signal(signal),
                     (None, None) => 1,
                 })
             }
@@ -308,6 +313,11 @@ fn watch(options: &ExecOptions, worker: &SupervisedWorker, parent: Option<Pid>) 
             }
         }
     }
+}
+
+/// The exit code that shows by which signal a worker ended.
+pub(super) fn shown_signal(number: i32) -> u8 {
+    u8::try_from(number).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE)
 }
 
 /// Linux's signal names, for those that end a worker.

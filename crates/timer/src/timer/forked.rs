@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal};
 
-use super::exec::EXIT_SIGNAL_BASE;
+use super::exec::shown_signal;
 
 /// Maximum wait for a worker: a template that is still importing JAX forks when it has done so.
 const FORK_LIMIT: Duration = Duration::from_secs(60);
@@ -30,10 +30,11 @@ pub(super) struct ForkedWorker {
 
 impl ForkedWorker {
     /// Hands this process's stdin, stdout and stderr to a worker with this command line; `None` if there is no template
-    /// or it forks none.
+    /// or it says that it forks none.
     ///
     /// # Errors
-    /// If the template does not answer, or the tuner is gone meanwhile. The streams may be a worker's then.
+    /// If the template ends or does not answer, or the tuner is gone meanwhile. A worker may have had the streams then and
+    /// read a request from them, so that no other one can have them.
     pub(super) fn of(template: &Path, command: &[OsString]) -> io::Result<Option<Self>> {
         let Some(words) = command.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else { return Ok(None) };
         let Ok(mut words) = serde_json::to_vec(&words) else { return Ok(None) };
@@ -50,8 +51,8 @@ impl ForkedWorker {
         wait_for_answer(&connection)?;
         connection.set_read_timeout(Some(END_LIMIT))?;
         let mut connection = BufReader::new(connection);
-        let id = read_number(&mut connection)?.and_then(Pid::from_raw);
-        Ok(id.map(|id| Self { connection, id }))
+        let id = read_number(&mut connection)?.ok_or_else(|| io::Error::other("the template has ended"))?;
+        Ok(Pid::from_raw(id).map(|id| Self { connection, id }))
     }
 
     /// Its process, and the group that it leads.
@@ -69,10 +70,10 @@ impl ForkedWorker {
         let connection = self.connection.get_mut();
         let _ = connection.flush().and_then(|()| connection.shutdown(Shutdown::Write));
         match read_number(&mut self.connection) {
-            Ok(Some(signal @ ..0)) => shown(signal.unsigned_abs()),
+            Ok(Some(signal @ ..0)) => shown_signal(signal.saturating_neg()),
             Ok(Some(code)) => u8::try_from(code).unwrap_or(1),
             // the template was killed, and the worker with it
-            _ => shown(Signal::KILL.as_raw().unsigned_abs()),
+            _ => shown_signal(Signal::KILL.as_raw()),
         }
     }
 }
@@ -98,13 +99,9 @@ fn wait_for_answer(connection: &UnixStream) -> io::Result<()> {
     Err(io::Error::other(format!("the template forked no worker within {FORK_LIMIT:?}")))
 }
 
-fn shown(signal: u32) -> u8 {
-    u8::try_from(signal).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE)
-}
-
-/// The number in a line; `None` at the end, or if it is none.
+/// The number in a line; `None` if there is no whole line, or no number in it.
 fn read_number(from: &mut BufReader<UnixStream>) -> io::Result<Option<i32>> {
     let mut line = String::new();
     from.read_line(&mut line)?;
-    Ok(line.trim_end().parse().ok())
+    Ok(line.strip_suffix('\n').and_then(|number| number.parse().ok()))
 }
