@@ -1177,7 +1177,7 @@ class Template:
             line, streams, _, _ = socket.recv_fds(connection, LIMIT, 3)
             words = json.loads(line)
             is_command = isinstance(words, list) and all(isinstance(word, str) for word in words)
-            # one that has waited in vain may have started another worker with these streams
+            # one that waits no longer may have started another worker with these streams
             is_waiting = not select.select([connection], [], [], 0)[0]
             if len(streams) != 3 or not is_command or not is_waiting:
                 raise ValueError("no worker")

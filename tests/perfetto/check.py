@@ -199,7 +199,9 @@ def synthetic(program, folder):
             events += message(4, number(1, name) + number(2, start) + number(3, end - start))
             expected[kind, f"op.{name}", start // 1000, end // 1000 - start // 1000] += 1
         lines += message(3, number(1, at) + message(2, kind) + number(3, 5) + events)
-    names = b"".join(message(4, number(1, at) + message(2, number(1, at) + message(2, f"op.{at}"))) for at in range(1, 8))
+    names = b"".join(
+        message(4, number(1, at) + message(2, number(1, at) + message(2, f"op.{at}"))) for at in range(1, 8)
+    )
     capture = folder / "synthetic.xplane.pb"
     capture.write_bytes(message(1, message(2, "/device:TPU:0") + lines + names))
     for ending in ENDINGS:
@@ -231,7 +233,9 @@ def of_a_run(program, folder):
         for operation in result["operations"]:
             call = f"{operation['op_id']}:{operation['call_key']}"
             # the first one; then come those of the fresh processes that confirm it
-            whole = min((one for one in slices if one["name"] == call and one["parent"] is None), key=lambda one: one["ts"])
+            whole = min(
+                (one for one in slices if one["name"] == call and one["parent"] is None), key=lambda one: one["ts"]
+            )
             phases = [one["name"] for one in slices if one["parent"] == whole["id"] and one["dur"] > 0]
             for phase in ("load inputs", "compile", "warm-up", "compare outputs", "measure", "decide"):
                 assert phase in phases, (call, phases)

@@ -253,12 +253,12 @@ impl SupervisedWorker {
                 let _ = kill_process_group(id, Signal::KILL);
                 let status = child.wait()?;
                 Ok(match (status.code(), status.signal()) {
-                    (Some(code), _) => u8::try_from(code).unwrap_or(1),
+                    (Some(code), _) => shown_code(code),
                     (None, Some(signal)) => shown_signal(signal),
                     (None, None) => 1,
                 })
             }
-            Self::Forked(forked) => Ok(forked.end()),
+            Self::Forked(forked) => Ok(forked.end().map_or_else(shown_signal, shown_code)),
         }
     }
 }
@@ -315,8 +315,12 @@ fn watch(options: &ExecOptions, worker: &SupervisedWorker, parent: Option<Pid>) 
     }
 }
 
+fn shown_code(code: i32) -> u8 {
+    u8::try_from(code).unwrap_or(1)
+}
+
 /// The exit code that shows by which signal a worker ended.
-pub(super) fn shown_signal(number: i32) -> u8 {
+fn shown_signal(number: i32) -> u8 {
     u8::try_from(number).unwrap_or(0).saturating_add(EXIT_SIGNAL_BASE)
 }
 

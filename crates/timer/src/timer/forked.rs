@@ -15,8 +15,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Pid, Signal};
 
-use super::exec::shown_signal;
-
 /// Maximum wait for a worker: a template that is still importing JAX forks when it has done so.
 const FORK_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum wait for the end of a worker that was killed.
@@ -65,15 +63,15 @@ impl ForkedWorker {
         self.connection.get_ref().as_fd()
     }
 
-    /// Lets the template end what is left of its group; its exit code, as a shell shows it.
-    pub(super) fn end(mut self) -> u8 {
+    /// Lets the template end what is left of its group. Its exit code, or the signal that ended it as an error.
+    pub(super) fn end(mut self) -> Result<i32, i32> {
         let connection = self.connection.get_mut();
         let _ = connection.flush().and_then(|()| connection.shutdown(Shutdown::Write));
         match read_number(&mut self.connection) {
-            Ok(Some(signal @ ..0)) => shown_signal(signal.saturating_neg()),
-            Ok(Some(code)) => u8::try_from(code).unwrap_or(1),
+            Ok(Some(signal @ ..0)) => Err(signal.saturating_neg()),
+            Ok(Some(code)) => Ok(code),
             // the template was killed, and the worker with it
-            _ => shown_signal(Signal::KILL.as_raw()),
+            _ => Err(Signal::KILL.as_raw()),
         }
     }
 }
