@@ -63,6 +63,7 @@ def role(pid, found):
 
 
 def is_gone(pid):
+    """Whether a process ends within ten seconds; a zombie has ended."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         try:

@@ -1238,8 +1238,10 @@ class Template:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        with self.connections.pop(pid) as connection, contextlib.suppress(OSError):
-            connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+        # another child than a worker has none
+        if connection := self.connections.pop(pid, None):
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
 def another_layout():

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{
-    ProcessQuestion, ProcessRatio, ProcessSpread, Round, anytime_interval, disturbance, paired_ratios, process_ratios,
+    ProcessQuestion, ProcessRatio, ProcessSpread, Round, anytime_interval, disturbance, most_evidence, paired_ratios,
+    process_ratios,
 };
 use crate::stats::{Interval, median};
 
@@ -78,6 +79,8 @@ pub struct EvidenceLook {
     /// The e-value of the processes against "it did not change this way". Without a change there is no hypothesis to
     /// reject.
     pub e_value: f64,
+    /// The largest e-value that so many processes can give, however large the change.
+    pub most_e_value: f64,
 }
 
 impl EvidenceLook {
@@ -85,28 +88,34 @@ impl EvidenceLook {
     pub fn is_proven(&self, e_value_needed: f64) -> bool {
         self.change.is_some() && self.e_value >= e_value_needed
     }
+
+    /// Whether so many processes could prove any change.
+    pub fn could_prove(&self, e_value_needed: f64) -> bool {
+        self.most_e_value >= e_value_needed
+    }
 }
 
 /// Evaluates rounds of two candidates, the baseline first. `None` if fewer than [`MIN_ROUNDS`] count.
 ///
-/// The e-value is that of the processes ([`crate::decision::ProcessRatio`]), which have this spread: all rounds of a
-/// process share its memory layout and its state of the machine. If the config did not change, the probability that it
-/// ever reaches x is at most 1/x, at any number of looks.
-pub fn look(rounds: &[Round], limits: &Limits, spread: &ProcessSpread) -> Option<EvidenceLook> {
-    let set_aside = disturbance(rounds).set_aside;
-    let usable = |round: &Round| round.sample_ns(BASELINE).is_some() && round.sample_ns(CONFIG).is_some();
-    let counted: Vec<&Round> = rounds
-        .iter()
-        .enumerate()
-        .filter(|(index, round)| !set_aside.contains(index) && usable(round))
-        .map(|(_, round)| round)
-        .collect();
+/// The e-value is that of the processes ([`crate::decision::ProcessRatio`]), of which `spread_of` tells the spread: all
+/// rounds of a process share its memory layout and its state of the machine. If the config did not change, the
+/// probability that it ever reaches x is at most 1/x, at any number of looks.
+pub fn look(
+    rounds: &[Round],
+    limits: &Limits,
+    spread_of: impl Fn(&[ProcessRatio]) -> ProcessSpread,
+) -> Option<EvidenceLook> {
+    let is_usable = |round: &&Round| round.sample_ns(BASELINE).is_some() && round.sample_ns(CONFIG).is_some();
+    let under_one_load = under_one_load(rounds);
+    let set_aside = disturbance(&under_one_load).set_aside;
+    let kept = under_one_load.iter().enumerate().filter(|(index, _)| !set_aside.contains(index));
+    let counted: Vec<Round> = kept.map(|(_, round)| round).filter(is_usable).cloned().collect();
     if counted.len() < MIN_ROUNDS {
         return None;
     }
-    let ratios = paired_ratios(counted.iter().copied(), CONFIG, BASELINE);
-    let owned: Vec<Round> = counted.iter().map(|round| (*round).clone()).collect();
-    let processes = process_ratios(&owned, CONFIG, BASELINE);
+    let ratios = paired_ratios(&counted, CONFIG, BASELINE);
+    let processes = process_ratios(&counted, CONFIG, BASELINE);
+    let spread = spread_of(&processes);
     let (above, below) = (limits.slower, limits.faster);
     let change = if processes.iter().all(|process| process.ratio > above) {
         Some(RatioChange::Slower)
@@ -122,8 +131,8 @@ pub fn look(rounds: &[Round], limits: &Limits, spread: &ProcessSpread) -> Option
     let question = ProcessQuestion::difference(CONFIDENCE, 0.0, 1);
     // how far each process is beyond the limit
     let beyond: Vec<ProcessRatio> = processes.iter().map(|process| process.over(limit)).collect();
-    let e_value = question.judge(&beyond, &[*spread]).map_or(1.0, |verdict| verdict.e_value);
-    let over_processes = question.judge(&processes, &[*spread]).filter(|_| processes.len() > 1);
+    let e_value = question.judge(&beyond, &[spread]).map_or(1.0, |verdict| verdict.e_value);
+    let over_processes = question.judge(&processes, &[spread]).filter(|_| processes.len() > 1);
     let interval = match over_processes {
         Some(verdict) => verdict.interval,
         None => anytime_interval(&ratios, CONFIDENCE)?,
@@ -138,5 +147,15 @@ pub fn look(rounds: &[Round], limits: &Limits, spread: &ProcessSpread) -> Option
         interval,
         change,
         e_value: if change.is_some() { e_value } else { 1.0 },
+        most_e_value: most_evidence(&processes),
     })
+}
+
+/// The rounds of the quiet machine, or those of the busy one if these are of more processes: the two are never mixed.
+/// What they measured has no part in the choice.
+fn under_one_load(rounds: &[Round]) -> Vec<Round> {
+    let (busy, quiet): (Vec<Round>, Vec<Round>) = rounds.iter().cloned().partition(|round| round.is_contended);
+    let processes = |rounds: &[Round]| process_ratios(rounds, CONFIG, BASELINE).len();
+    let is_quiet = quiet.len() >= MIN_ROUNDS && processes(&quiet) >= processes(&busy);
+    if is_quiet || busy.is_empty() { quiet } else { busy }
 }

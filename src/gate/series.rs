@@ -3,6 +3,7 @@
 use super::expected::ExpectedEntry;
 use super::look::{EvidenceLook, Limits, MIN_ROUNDS, RatioChange, look, margin};
 use super::{CheckVerdict, OperationCheck};
+use crate::counted::counted;
 use crate::decision::Round;
 use crate::failure::{Failure, FailureKind};
 use crate::race::{RaceError, RaceOptions};
@@ -10,8 +11,10 @@ use crate::stats::median;
 use crate::tune::TuneError;
 
 /// Number of series of rounds, each in a worker process of its own, after which a still uncertain change counts as
-/// none.
+/// none, if so many processes could have proven one.
 const MOST_SERIES: u32 = 8;
+/// The same if they could not: a process on a busy machine proves less, and one change among many needs more.
+const MOST_SERIES_TO_PROVE: u32 = 24;
 
 /// Whether an entry still holds.
 pub(super) struct EntryQuestion<'a> {
@@ -27,13 +30,15 @@ pub(super) struct EntryQuestion<'a> {
 
 impl EntryQuestion<'_> {
     /// Writes the verdict into the operation. `series` takes one more series of rounds, by its number from zero, and
-    /// returns all rounds so far, or the config's failure. One series that shows no change is enough.
+    /// returns all rounds so far, or the config's failure. One series that shows no change is enough. The last one is
+    /// the one that adds no rounds, because time is up.
     pub(super) fn answer(
         &self,
         operation: &mut OperationCheck,
         mut series: impl FnMut(u32) -> Result<Result<Vec<Round>, Failure>, RaceError>,
     ) -> Result<(), RaceError> {
-        for number in 0..MOST_SERIES {
+        let mut seen_rounds = 0;
+        for number in 0..MOST_SERIES_TO_PROVE {
             let rounds = match series(number)? {
                 Ok(rounds) => rounds,
                 Err(failure) => {
@@ -45,14 +50,17 @@ impl EntryQuestion<'_> {
             };
             let limits = self.limits(&rounds);
             operation.limit = Some(limits.slower);
-            let Some(seen) = look(&rounds, &limits, &self.options.spread_of(&[])) else {
+            let Some(seen) = look(&rounds, &limits, |processes| self.options.spread_of(processes)) else {
                 operation.reason = format!("fewer than {MIN_ROUNDS} rounds {}", self.too_few);
                 return Ok(());
             };
-            if seen.change.is_none() || seen.is_proven(self.e_value_needed) || number + 1 == MOST_SERIES {
+            let most = if seen.could_prove(self.e_value_needed) { MOST_SERIES } else { MOST_SERIES_TO_PROVE };
+            let is_last = number + 1 >= most || rounds.len() == seen_rounds;
+            if seen.change.is_none() || seen.is_proven(self.e_value_needed) || is_last {
                 self.fill(operation, &seen);
                 return Ok(());
             }
+            seen_rounds = rounds.len();
         }
         Ok(())
     }
@@ -96,6 +104,11 @@ impl EntryQuestion<'_> {
                 (CheckVerdict::NotBetter, format!("significantly above the limit, {limit:.3}"))
             }
             Some(RatioChange::Faster) if is_proven => (CheckVerdict::Faster, "tuning again may find more".to_owned()),
+            Some(RatioChange::Slower) if !seen.could_prove(self.e_value_needed) => {
+                let processes = counted(seen.processes, "process");
+                let why = "too few for a verdict: allow more time, or check while the machine is quiet";
+                (CheckVerdict::Failed, format!("above the limit, {limit:.3}, in {processes}, {why}"))
+            }
             Some(RatioChange::Slower) => {
                 (CheckVerdict::Holds, "slower by its median, but not significantly".to_owned())
             }
@@ -107,7 +120,7 @@ impl EntryQuestion<'_> {
             }
             None => (CheckVerdict::Holds, format!("below the limit, {limit:.3}")),
         };
-        let is_stale = !verdict.is_alarm() && !self.expected.stale.is_empty();
+        let is_stale = !verdict.is_alarm() && !verdict.is_unchecked() && !self.expected.stale.is_empty();
         operation.verdict = if is_stale { CheckVerdict::Stale } else { verdict };
         operation.reason = format!("{is}; {was}: {how}");
     }

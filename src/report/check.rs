@@ -60,7 +60,7 @@ pub fn check_lines(result: &CheckResult) -> Vec<String> {
     let what = if counts.is_empty() { "nothing to check".to_owned() } else { counts.join(", ") };
     let needed = result.e_value_needed;
     lines.push(format!(
-        "{what}; a regression counts from an e-value of {needed:.0}, in two worker processes (docs/fleet.md)"
+        "{what}; a regression counts from an e-value of {needed:.0}, in three worker processes at least (docs/fleet.md)"
     ));
     lines
 }

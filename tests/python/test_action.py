@@ -70,6 +70,7 @@ class Runner:
             "PATH": os.pathsep.join([*path[:-3], str(python), *path[-3:]]),
             "GITHUB_PATH": str(self.path),
             "GITHUB_ENV": str(self.variables),
+            "AUTOTUNE_LOWERED_IGNORE_LOAD": os.environ["AUTOTUNE_LOWERED_IGNORE_LOAD"],
         }
         script = self.folder / "step.sh"
         script.write_text(step["run"])

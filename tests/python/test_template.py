@@ -1,36 +1,26 @@
 """The process that has imported JAX and forks workers: their pipes, ends and limits, and the tunings that use it."""
 
-import contextlib
 import json
 import os
 import pathlib
+import runpy
 import signal
 import socket
 import subprocess
 import sys
-import time
+import types
 
 import pytest
+from conftest import ROOT
 
-import autotune_lowered
 from autotune_lowered import worker as jax_worker
 from autotune_lowered.autotuning import warm
 
 pytestmark = pytest.mark.needs_jax("0.8", "the `jax` worker measures")
 
+killed_workers = types.SimpleNamespace(**runpy.run_path(str(ROOT / "benches/killed_workers.py")))
+is_gone = killed_workers.is_gone
 WORKER = [sys.executable, "-u", jax_worker.__file__]
-
-
-def gone(pid):
-    """Whether a process ends within ten seconds; a zombie has ended."""
-    until = time.monotonic() + 10
-    while time.monotonic() < until:
-        with contextlib.suppress(OSError):
-            if pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                time.sleep(0.01)
-                continue
-        return True
-    return False
 
 
 def line(method, **params):
@@ -83,7 +73,7 @@ class Forked:
     def code(self):
         """Its exit code; `None` if nobody tells it."""
         told = self.connection.recv(100)
-        assert gone(self.pid)
+        assert is_gone(self.pid)
         return int(told) if told else None
 
     def close(self):
@@ -127,9 +117,31 @@ def test_a_connection_that_ends_ends_its_worker(template):
     closed, said = Forked(template), Forked(template)
     closed.ask("hello", protocol=1)
     closed.connection.close()
-    assert gone(closed.pid)
+    assert is_gone(closed.pid)
     said.connection.sendall(b"x")
     assert said.code() == -signal.SIGKILL
+
+
+CHILDREN = """
+import os, signal, socket, subprocess, sys
+from autotune_lowered.worker import Template
+
+template = Template(socket.socket())
+one, other = subprocess.Popen(["true"]), subprocess.Popen(["sleep", "60"], start_new_session=True)
+mine, told = socket.socketpair()
+template.connections[other.pid] = mine
+os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+template.reap()
+other.terminate()
+os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+template.reap()
+print(told.recv(100), template.connections)
+"""
+
+
+def test_the_end_of_a_child_that_is_no_worker_is_not_the_end():
+    done = subprocess.run([sys.executable, "-c", CHILDREN], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == (f"b'{-signal.SIGTERM}\\n' {{}}\n", "")
 
 
 @pytest.mark.parametrize("ending", ["killed", "stdin"])
@@ -229,7 +241,7 @@ def test_a_supervisor_watches_a_forked_worker_like_a_started_one(template, progr
         assert pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "500"
         end(one, pid)
         assert one.process.wait(20) == code
-        assert gone(pid)
+        assert is_gone(pid)
     one = Supervised(program, template.path, "--memory-bytes", str(50 << 20))
     assert one.process.wait(20) == 120
     assert b"50 allowed" in one.process.stderr.read().replace(str(50 << 20).encode(), b"50")
@@ -245,7 +257,10 @@ def test_where_nobody_forks_a_supervisor_starts_the_worker(template, program, tm
             one.end()
 
 
-@pytest.mark.parametrize(("answer", "starts"), [(b"0\n", True), (b"", False), (b"17", False), (b"no number\n", False)])
+@pytest.mark.parametrize(
+    ("answer", "starts"),
+    [(b"0\n", True), (b"", False), (b"17", False), (b"no number\n", False), (b"0" * 20 + b"\n", False)],
+)
 def test_a_worker_is_started_only_where_no_other_one_can_have_its_pipes(program, tmp_path, answer, starts):
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -330,7 +345,7 @@ def test_one_template_serves_all_tunings_of_a_process_and_ends_with_it(tmp_path)
         assert not children(int(first)), "none is left when a tuning is over"
         end(process)
         process.wait(20)
-        assert gone(int(first))
+        assert is_gone(int(first))
 
 
 @pytest.mark.usefixtures("program")
@@ -360,47 +375,19 @@ def test_only_a_cpu_has_one(monkeypatch):
     assert warm.warm_variables() == {}
 
 
-def descendants(pid):
-    """Processes with their parents and command lines, the nearest first."""
-    found = [(one, pid) for one in children(pid)]
-    for one, _ in found:
-        with contextlib.suppress(OSError):
-            found += [(child, one) for child in children(one)]
-    lines = {}
-    for one, _ in found:
-        with contextlib.suppress(OSError):
-            lines[one] = pathlib.Path(f"/proc/{one}/cmdline").read_text().split("\0")
-    return [(one, parent, lines[one]) for one, parent in found if lines.get(one)]
-
-
-def role(parent, words, others):
-    """What a process of a run is."""
-    is_python = "exec" not in words[:3]
-    parents = {one for one, _, line in others if "exec" not in line[:3]}
-    if is_python:
-        return "worker" if parent in parents else "template"
-    return "supervisor of a worker" if "--template" in words else "supervisor of the template"
-
-
 @pytest.fixture(scope="module")
 def module(tmp_path_factory):
     """A module with one call to tune, and its registry."""
-    jax = pytest.importorskip("jax")
+    pytest.importorskip("jax")
     folder = tmp_path_factory.mktemp("module")
-
-    @autotune_lowered.tunable(op="repeated", version=1, space={"times": [1, 400, 900]})
-    def repeated(x, *, times=400):
-        one = jax.numpy.tanh(x)
-        return jax.lax.fori_loop(0, times, lambda i, y: jax.numpy.tanh(x) + 0 * y, one)
-
-    with autotune_lowered.recording(folder / "registry", directions=("forward",)):
-        lowered = jax.jit(repeated).lower(jax.numpy.ones((128, 128)))
-    autotune_lowered.dump(lowered, folder / "module.mlir")
+    killed_workers.recorded(folder)
     return folder
 
 
 @pytest.mark.parametrize("when", ["programs ready", "fresh process 1"])
-@pytest.mark.parametrize("victim", ["worker", "template", "supervisor of a worker", "supervisor of the template"])
+@pytest.mark.parametrize(
+    "victim", ["worker", "forking process", "supervisor of a worker", "supervisor of the forking process"]
+)
 def test_whoever_is_killed_costs_no_decision(module, program, tmp_path, victim, when):
     words = [program, "--no-config", module / "module.mlir", "--registry", module / "registry"]
     words += ["--cache", tmp_path / "cache", "--timer", f"jax:{sys.executable}", "--format", "json"]
@@ -411,8 +398,8 @@ def test_whoever_is_killed_costs_no_decision(module, program, tmp_path, victim, 
         said.append(text)
         if when in text:
             break
-    seen = descendants(run.pid)
-    victims = [one for one, parent, line in seen if role(parent, line, seen) == victim]
+    seen = killed_workers.family(run.pid)
+    victims = [pid for pid in seen if killed_workers.role(pid, seen) == victim]
     assert victims, seen
     os.kill(victims[0], signal.SIGKILL)
     answer, rest = run.communicate(timeout=120)
@@ -420,4 +407,4 @@ def test_whoever_is_killed_costs_no_decision(module, program, tmp_path, victim, 
     (operation,) = json.loads(answer)["operations"]
     assert (operation["status"], operation["best"]["config"]) == ("tuned", {"times": 1}), operation
     assert len(operation["confirmation"]["processes"]) >= 3
-    assert all(gone(one) for one, _, _ in seen)
+    assert all(map(is_gone, seen))

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::Path;
+use std::time::Duration;
 
 use crate::noisy::{BUSY, MS, Machine, Noisy, QUIET};
 use crate::support::scripted;
@@ -14,6 +15,7 @@ use autotune_lowered::device::MatchMode;
 use autotune_lowered::failure::{Failure, FailureKind};
 use autotune_lowered::gate::{CheckOptions, CheckResult, CheckVerdict, Limits, OperationCheck, look, margin};
 use autotune_lowered::ledger::Ledger;
+use autotune_lowered::race::QuietWait;
 use autotune_lowered::registry::Registry;
 use autotune_lowered::stats::Interval;
 use autotune_lowered::timer::{
@@ -171,6 +173,54 @@ fn one_slow_process_is_no_alarm() {
     assert_eq!((found.verdict, found.processes), (CheckVerdict::Holds, 2), "{}", found.reason);
 }
 
+/// Fewer processes than the processes of a busy machine may be quiet, and each of them proves little.
+#[test]
+fn a_busy_machine_takes_more_processes_until_a_change_is_proven() {
+    let slower = |calls_of_module: u64, false_positive_rate: f64| {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = calls(folder.path(), calls_of_module);
+        let ledger = Ledger::in_memory(vec![]);
+        tune_all(&registry, &mut ScriptedTimer::new(&[10 * MS, 8 * MS, 5 * MS]), &ledger);
+        let mut timer = ScriptedTimer::new(&[10 * MS, 20 * MS]);
+        timer.info.others_use = Some(0.9);
+        let mut options = TuneOptions::default();
+        options.race.quiet = QuietWait::new(Duration::ZERO);
+        let asked = Asked { options, false_positive_rate, ..Asked::default() };
+        check(&registry, &mut timer, &ledger, &asked).operations.remove(0)
+    };
+    // each process multiplies the e-value by 2.55 at most
+    for (calls, processes) in [(1, 5), (4, 7), (20, 9)] {
+        let found = slower(calls, 0.01);
+        assert_eq!((found.verdict, found.processes), (CheckVerdict::NotBetter, processes), "{}", found.reason);
+    }
+    // no number of processes is enough: that is not the verdict that it holds
+    let found = slower(1, 1e-12);
+    assert_eq!((found.verdict, found.processes), (CheckVerdict::Failed, 24));
+    let why = "in 24 processes, too few for a verdict: allow more time, or check while the machine is quiet";
+    assert!(found.reason.ends_with(why), "{}", found.reason);
+}
+
+#[test]
+fn rounds_of_a_busy_machine_count_if_they_are_of_more_processes() {
+    let limits = Limits { slower: 0.7, faster: None };
+    // the other processes pause for three rounds now and then
+    let rounds = |pauses: &[u32]| -> Vec<Round> {
+        let numbers = (0..8).flat_map(|epoch| (0..20).map(move |number| (epoch, number)));
+        let round = |(epoch, number): (u32, u32)| {
+            let ns = vec![Some(1000.0), Some(2000.0 + f64::from(number % 3))];
+            Round::new(epoch, ns).is_contended(!(pauses.contains(&epoch) && number < 3))
+        };
+        numbers.map(round).collect()
+    };
+    let seen = |pauses: &[u32]| {
+        let seen = look(&rounds(pauses), &limits, |_| ProcessSpread::QUIET).unwrap();
+        (seen.processes, seen.rounds, seen.could_prove(400.0), seen.is_proven(400.0))
+    };
+    assert_eq!(seen(&[]), (8, 160, true, true));
+    assert_eq!(seen(&[1, 4, 6]), (8, 151, true, true));
+    assert_eq!(seen(&[0, 1, 2, 3, 4, 5, 6, 7]), (8, 24, true, true));
+}
+
 /// Alarms among `runs` winners that were tuned in this many rounds and checked on one machine; `now` is the winners'
 /// time relative to the time before.
 fn alarms(runs: usize, rounds: Option<u32>, machine: Machine, now: f64, asked: &Asked) -> usize {
@@ -219,7 +269,7 @@ fn at_the_limit_itself_the_error_is_the_one_that_was_asked_for() {
                     let (begin, samples_ns) = (sample(0), vec![Some(sample(0)), Some(sample(1))]);
                     rounds.push(Round::new(epoch, samples_ns).sentinel_ns(Some([begin, sample(0)])));
                 }
-                look(&rounds, &limits, &ProcessSpread::QUIET).unwrap().is_proven(1.0 / 0.05)
+                look(&rounds, &limits, |_| ProcessSpread::QUIET).unwrap().is_proven(1.0 / 0.05)
             })
         });
         let alarms = alarms.count();

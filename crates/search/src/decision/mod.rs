@@ -50,7 +50,7 @@ pub use noise::RoundNoise;
 pub use paired::{Round, log_ratios, paired_ratios};
 pub use process_ratio::{ProcessRatio, ProcessTime, process_ratios, process_times, quotients};
 pub use process_spread::ProcessSpread;
-pub use processes::{ProcessOutcome, ProcessQuestion, ProcessVerdict};
+pub use processes::{ProcessOutcome, ProcessQuestion, ProcessVerdict, most_evidence};
 pub use race::{DropReason, Dropped, RaceState, Settled, counted_rounds, is_look, race};
 pub use resolution::Resolution;
 pub use rules::DecisionRules;

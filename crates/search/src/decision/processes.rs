@@ -89,7 +89,7 @@ impl ProcessQuestion {
     /// Judges the processes of one candidate, whose spread is one of these, each as likely; `None` if there are none.
     pub fn judge(&self, processes: &[ProcessRatio], spreads: &[ProcessSpread]) -> Option<ProcessVerdict> {
         let likelihoods = Likelihoods::of(processes, spreads)?;
-        let most = most_of(processes);
+        let most = most_evidence(processes);
         let e_value = likelihoods.e_value().min(most);
         let interval = likelihoods.interval(self.confidence);
         let ratio = likelihoods.mean().exp();
@@ -119,8 +119,8 @@ impl ProcessQuestion {
     }
 }
 
-/// The largest e-value that so many processes may give.
-fn most_of(processes: &[ProcessRatio]) -> f64 {
+/// The largest e-value that so many processes can give, however fast the candidate is.
+pub fn most_evidence(processes: &[ProcessRatio]) -> f64 {
     let factor = |process: &ProcessRatio| if process.is_contended { MOST_CONTENDED } else { MOST_QUIET };
     processes.iter().map(factor).product()
 }

@@ -4,7 +4,7 @@
 //! side of the socket.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,8 @@ use rustix::process::{Pid, Signal};
 const FORK_LIMIT: Duration = Duration::from_secs(60);
 /// Maximum wait for the end of a worker that was killed.
 const END_LIMIT: Duration = Duration::from_secs(5);
+/// Length of the longest line with a number, in bytes.
+const LONGEST_LINE: u64 = 16;
 
 /// A worker whose parent is a template. Its end closes the connection.
 pub(super) struct ForkedWorker {
@@ -100,6 +102,6 @@ fn wait_for_answer(connection: &UnixStream) -> io::Result<()> {
 /// The number in a line; `None` if there is no whole line, or no number in it.
 fn read_number(from: &mut BufReader<UnixStream>) -> io::Result<Option<i32>> {
     let mut line = String::new();
-    from.read_line(&mut line)?;
+    from.take(LONGEST_LINE).read_line(&mut line)?;
     Ok(line.strip_suffix('\n').and_then(|number| number.parse().ok()))
 }
