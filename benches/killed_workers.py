@@ -37,7 +37,7 @@ def recorded(folder):
         return jax.lax.fori_loop(0, times, lambda i, y: jnp.tanh(x) + 0 * y, jnp.tanh(x))
 
     with autotune_lowered.recording(folder / "registry", directions=("forward",)):
-        lowered = jax.jit(repeated).lower(jnp.ones((128, 128)))
+        lowered = jax.jit(repeated).lower(jnp.ones((256, 256)))
     autotune_lowered.dump(lowered, folder / "module.mlir")
 
 

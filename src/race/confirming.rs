@@ -21,7 +21,7 @@ const MOST_ROUNDS: u32 = 24;
 /// and until the standard error of the ratio's logarithm is this, because the spread between processes is no smaller,
 const PRECISE: f64 = 0.004;
 /// or this part of the logarithm itself, because a large gain is seen from afar,
-const PRECISE_PART: f64 = 0.1;
+const PRECISE_PART: f64 = 0.15;
 /// or for this long.
 const LONGEST: Duration = Duration::from_secs(1);
 

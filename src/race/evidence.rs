@@ -238,7 +238,7 @@ impl JobEvidence {
     /// One sample per candidate and round: the fastest of its runs, since disturbances only ever add time. Dropped
     /// candidates have none. The baseline at both ends of a round is its sentinel.
     pub(crate) fn to_decision(&self, candidates: usize, baseline: usize) -> Vec<Round> {
-        self.last_to_decision(usize::MAX, candidates, baseline)
+        self.rounds().map(|round| self.to_round(round, candidates, baseline)).collect()
     }
 
     /// The same of the rounds of processes that confirm what others chose.
@@ -247,10 +247,11 @@ impl JobEvidence {
         confirming.flat_map(|one| &one.rounds).map(|round| self.to_round(round, candidates, baseline)).collect()
     }
 
-    /// The same of the last rounds alone.
-    pub(crate) fn last_to_decision(&self, last: usize, candidates: usize, baseline: usize) -> Vec<Round> {
-        let skipped = self.rounds().count().saturating_sub(last);
-        self.rounds().skip(skipped).map(|round| self.to_round(round, candidates, baseline)).collect()
+    /// The same of the last rounds of all processes, whatever they measure for.
+    pub(crate) fn recent_to_decision(&self, most: usize, candidates: usize, baseline: usize) -> Vec<Round> {
+        let rounds = self.processes.iter().flat_map(|process| &process.rounds);
+        let skipped = rounds.clone().count().saturating_sub(most);
+        rounds.skip(skipped).map(|round| self.to_round(round, candidates, baseline)).collect()
     }
 
     fn to_round(&self, round: &RoundRecord, candidates: usize, baseline: usize) -> Round {

@@ -112,7 +112,7 @@ impl Measuring<'_> {
         let mut order = active.to_vec();
         shuffle(&mut order, self.referee.options.seed, round);
         let baseline = self.referee.identity.baseline;
-        let recent = self.evidence.last_to_decision(RECENT, self.process.job.candidates.len(), baseline);
+        let recent = self.evidence.recent_to_decision(RECENT, self.process.job.candidates.len(), baseline);
         let terms = self.referee.terms;
         if !terms.no_sentinels && (terms.is_exact || wants_bracket(&recent)) {
             order.insert(0, baseline);

@@ -23,6 +23,10 @@ use super::tuner::{Autotuner, DecidedEntry, Extent, Tuned, known_before, timed_o
 use super::waves::Waves;
 use super::{CandidateResult, MoreTime, OperationResult, Status, TuneError, ended_by_user};
 
+/// Why a baseline that nothing beats is not kept.
+const HIDES_GAINS: &str = "but its rounds scatter so much that a large gain may be hidden: measure on a quiet machine, or \
+                           allow more time (`--rounds`)";
+
 impl Autotuner<'_> {
     /// Races the candidates of a call and commits the best.
     pub(super) fn tune(
@@ -384,9 +388,13 @@ impl<'t, 'a> Tuning<'t, 'a> {
             return true;
         }
         let race_state = &judgement.race_state;
-        if keeps_baseline && race_state.is_in_doubt && race_state.disturbance.is_contended {
-            // a busy machine hides gains: that nothing is faster was not shown
+        let is_hidden = race_state.may_hide_gain || (race_state.is_in_doubt && race_state.disturbance.is_contended);
+        if keeps_baseline && is_hidden {
+            // that nothing is faster was not shown
             self.result.status = Status::Undecided;
+            if !race_state.disturbance.is_contended {
+                self.result.reason = format!("{}, {HIDES_GAINS}", self.result.reason);
+            }
             return true;
         }
         let failures = &self.evidence.failures;

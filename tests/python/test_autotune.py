@@ -43,7 +43,7 @@ def repeated(x, *, times=400):
 
 @pytest.fixture
 def array():
-    return jnp.linspace(-1, 1, 1 << 14, dtype=jnp.float32).reshape(128, 128)
+    return jnp.linspace(-1, 1, 1 << 16, dtype=jnp.float32).reshape(256, 256)
 
 
 @pytest.fixture(autouse=True)
@@ -443,8 +443,9 @@ def test_progress_is_printed_where_somebody_waits(array, capfd):
     shown = autotune_lowered.autotune(repeated, {"times": [1, 400]}, op="shown", progress=True)
     shown(array)
     said = capfd.readouterr().err
-    assert "2 programs ready" in said and "of the baseline's time so far: times=1 0." in said
-    assert "fresh processes confirm the winner" in said and "tuned" in said
+    for part in ("2 programs ready", "of the baseline's time so far: times=1 0.", "tuned, "):
+        assert part in said, said
+    assert "fresh processes confirm the winner" in said
 
 
 def test_a_table_lists_each_config_and_escapes_what_others_wrote():

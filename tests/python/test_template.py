@@ -314,7 +314,7 @@ class AtTheWinner(logging.Handler):
 log = logging.getLogger("autotune_lowered")
 log.setLevel(logging.INFO)
 log.addHandler(AtTheWinner())
-x = jnp.linspace(-1, 1, 1 << 14).reshape(128, 128)
+x = jnp.linspace(-1, 1, 1 << 16).reshape(256, 256)
 for name in "ab":
     fast = autotune_lowered.autotune(repeated, {"times": [1, 400, 900]}, op=name)
     fast(x).block_until_ready()

@@ -118,7 +118,7 @@ fn what_fresh_processes_show_to_be_better_is_published() {
     let [of_first] = &found.rivals[..] else { panic!("{:?}", found.rivals) };
     assert_eq!((&of_first.config, of_first.processes), (&config(1), 3));
     let mean = luck[1..4].iter().map(|ratio| ratio.ln()).sum::<f64>() / 3.0;
-    assert!((of_first.ratio.ln() - mean).abs() < 1e-4 && of_first.interval.low < of_first.ratio, "{of_first:?}");
+    assert!((of_first.ratio.ln() - mean).abs() < 1e-3 && of_first.interval.low < of_first.ratio, "{of_first:?}");
     let again = place.tune_all(&[luck, rival, &[0.95; 5]]);
     assert_eq!((again.status, again.best.unwrap().config, again.rounds_measured), (Status::Cached, config(2), 0));
 }

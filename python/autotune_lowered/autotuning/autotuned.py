@@ -209,6 +209,11 @@ class Autotuned:
         return result
 
     def _measured(self, call: Call, arguments: Arguments, folder: pathlib.Path) -> AutotuningResult:
+        warms = not self._in_process and self._how["timer"] is None
+        if warms:
+            # it imports JAX while this process lowers
+            with _MEASURING:
+                warm_variables()
         # a function within may be tuned meanwhile, in the same cache
         module = stablehlo_text(self._program(arguments).lower(arguments.arrays, arguments.donated))
         registry = folder / _FOLDER / "registry"
@@ -219,7 +224,7 @@ class Autotuned:
             if self._in_process:
                 how["timer"], environment = stack.enter_context(measuring_here())
                 options += ["--processes", "0"]
-            elif how["timer"] is None:
+            elif warms:
                 environment = warm_variables()
             progress = how.pop("progress")
             # it starts its worker while this process records

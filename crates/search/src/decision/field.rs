@@ -29,6 +29,16 @@ impl RaceField<'_> {
         median(&self.differences(candidate, to))
     }
 
+    /// The least of those.
+    pub(super) fn least_difference(&self, candidate: usize, to: usize) -> Option<f64> {
+        self.differences(candidate, to).into_iter().min_by(f64::total_cmp)
+    }
+
+    /// Whether so many rounds are enough for a decision.
+    pub(super) fn is_enough(&self, rounds: usize) -> bool {
+        rounds >= self.rules.min_rounds.max(1)
+    }
+
     /// The contender with the least median ratio to the baseline, which comes first among equals.
     pub(super) fn leader(&self, contenders: &[usize]) -> Option<usize> {
         let known = contenders.iter().filter_map(|&index| Some((index, self.difference(index, self.baseline)?)));
@@ -71,8 +81,6 @@ impl RaceField<'_> {
         let own = RoundNoise::of_one(&gains).half_width(gains.len()).max(self.rules.resolution.ln_1p());
         // the one is a part of the baseline's time, the other a ratio that may be any number above one
         let least = (-(1.0 - self.rules.min_improvement).ln()).max(resolution.ln_1p().min(own) * self.best_of_many());
-        candidate != self.baseline
-            && gains.len() >= self.rules.min_rounds.max(1)
-            && median(&gains).is_some_and(|gain| gain >= least)
+        candidate != self.baseline && self.is_enough(gains.len()) && median(&gains).is_some_and(|gain| gain >= least)
     }
 }

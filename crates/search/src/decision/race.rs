@@ -24,6 +24,10 @@ const FAR: [f64; 2] = [4.0, 2.0];
 /// disturbed in two consecutive rounds, so only [`CUT_OFF_ROUNDS`] cut a candidate off.
 const TURN_NS: f64 = 20e6;
 
+/// A gain that no noise may hide if the baseline is to be kept: this part of the baseline's time, or the minimum
+/// improvement if that is more. Where rounds scatter as usual, the first six exclude it.
+const FAR_FASTER: f64 = 0.2;
+
 /// Why a candidate was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -71,8 +75,11 @@ pub struct RaceState {
     /// Why no further round is needed, if so.
     pub settled: Option<Settled>,
     /// Whether the leader seems better than the baseline by the minimum improvement, but not significantly, so that
-    /// more rounds could decide.
+    /// more rounds could decide; or whether noise may hide far more than that.
     pub is_in_doubt: bool,
+    /// Whether nothing beats the baseline, and one of the contenders may still be far faster: the noise is that large, or it
+    /// was that much faster in one of too few rounds.
+    pub may_hide_gain: bool,
     /// The leader's rounds that count.
     pub leader_rounds: usize,
     /// The rounds that count of the contender with the fewest.
@@ -135,8 +142,16 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let resolution = contest.half_width(of_leader).exp_m1().max(rules.resolution);
     let settled = leader.and_then(|leader| settled(&field, &contenders, leader, [&noise, &contest], resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
-    let is_in_doubt =
-        leader.is_some_and(|leader| field.seems_better(leader, 0.0) && !field.beats(leader, &noise, resolution));
+    let is_beaten = leader.is_some_and(|leader| field.beats(leader, &noise, resolution));
+    let hidden = -(1.0 - rules.min_improvement.max(FAR_FASTER)).ln();
+    let may_be_far_faster = |candidate: usize| match estimate(&field, candidate, baseline, &contest) {
+        Some((middle, width)) => width >= hidden && middle - width <= -hidden,
+        None => is_far_faster_at_best(&field, candidate, hidden),
+    };
+    let may_hide_gain =
+        !is_beaten && contenders.iter().any(|&candidate| candidate != baseline && may_be_far_faster(candidate));
+    let seems_better = leader.is_some_and(|leader| field.seems_better(leader, 0.0));
+    let is_in_doubt = !is_beaten && (seems_better || may_hide_gain);
     let next = turns(&field, &contenders, leader, is_in_doubt);
     let leader_rounds = of_leader;
     RaceState {
@@ -146,6 +161,7 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
         dropped,
         settled,
         is_in_doubt,
+        may_hide_gain,
         leader_rounds,
         rounds,
         disturbance,
@@ -188,19 +204,11 @@ fn settled(
 ) -> Option<Settled> {
     let (baseline, rules) = (field.baseline, field.rules);
     let others = || contenders.iter().copied().filter(|&candidate| candidate != baseline && candidate != leader);
-    // a lower bound of the true ratio of a candidate's time to another one's, as a logarithm
-    let least = |candidate: usize, to: usize| {
-        let differences = field.differences(candidate, to);
-        let enough = differences.len() >= rules.min_rounds.max(1);
-        let middle = crate::stats::median(&differences).filter(|_| enough)?;
-        // one that scatters more than the others is judged by its own scatter
-        let widest = [contest, &RoundNoise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
-        Some(middle - widest.into_iter().fold(0.0, f64::max))
-    };
     let cannot_be_faster = |candidate: usize, to: usize| {
-        least(candidate, to).is_some_and(|least| least >= (1.0 - rules.min_improvement).ln())
+        let known = estimate(field, candidate, to, contest);
+        known.is_some_and(|(middle, width)| middle - width >= (1.0 - rules.min_improvement).ln())
     };
-    let enough = field.differences(leader, baseline).len() >= rules.min_rounds.max(1);
+    let enough = field.is_enough(field.differences(leader, baseline).len());
     if enough && contenders.iter().all(|&candidate| candidate == baseline || cannot_be_faster(candidate, baseline)) {
         return Some(Settled::NothingFaster);
     }
@@ -210,5 +218,53 @@ fn settled(
     match others().next() {
         None => Some(Settled::Separated),
         Some(_) => others().all(|candidate| cannot_be_faster(candidate, leader)).then_some(Settled::Tied),
+    }
+}
+
+/// Whether a candidate with too few rounds for a decision was faster than the baseline in one of them, and its best may be
+/// better by this logarithm: further from the others than these are.
+fn is_far_faster_at_best(field: &RaceField<'_>, candidate: usize, by: f64) -> bool {
+    let mut differences = field.differences(candidate, field.baseline);
+    differences.sort_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (differences.first(), differences.last()) else { return false };
+    let is_faster = *least <= (1.0 - field.rules.min_improvement).ln();
+    is_faster && least - (most - least) <= -by
+}
+
+/// The logarithm of a candidate's time over another one's, and how far it may be from the truth; `None` of too few rounds.
+fn estimate(field: &RaceField<'_>, candidate: usize, to: usize, contest: &RoundNoise) -> Option<(f64, f64)> {
+    let differences = field.differences(candidate, to);
+    let middle = crate::stats::median(&differences).filter(|_| field.is_enough(differences.len()))?;
+    // one that scatters more than the others is judged by its own scatter
+    let widest = [contest, &RoundNoise::of_one(&differences)].map(|noise| noise.half_width(differences.len()));
+    Some((middle, widest.into_iter().fold(0.0, f64::max)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(ratios: &[f64]) -> RaceState {
+        let rounds: Vec<Round> =
+            ratios.iter().map(|ratio| Round::new(0, vec![Some(600.0), Some(600.0 * ratio)])).collect();
+        race(&rounds, &[0, 1], 0, &DecisionRules::default())
+    }
+
+    /// Times of a short program beside four busy processes on two cores: it meets one of their time slices, or not.
+    #[test]
+    fn a_short_program_between_time_slices_may_be_far_faster() {
+        let between = state(&[7.0, 0.07, 5.5, 6.2, 0.08, 7.8, 0.07, 5.0]);
+        assert_eq!((between.leader, between.settled), (Some(0), None));
+        assert!(between.may_hide_gain && between.is_in_doubt, "{between:?}");
+        // as rounds scatter elsewhere, whether it is slower or not
+        for middle in [0.99, 1.0, 1.3] {
+            let usual = state(&[1.03, 0.95, 1.06, 1.0, 0.94, 1.04, 0.97, 1.02].map(|ratio| ratio * middle));
+            assert!(!usual.may_hide_gain, "{usual:?}");
+        }
+        // in fewer rounds than a decision needs, one that was far faster may be
+        assert!(state(&[1.4, 1.1, 0.9]).may_hide_gain && state(&[0.75]).may_hide_gain);
+        assert!(
+            !state(&[1.0, 0.95]).may_hide_gain && !state(&[1.9, 1.1]).may_hide_gain && !state(&[0.9]).may_hide_gain
+        );
     }
 }

@@ -14,7 +14,8 @@ const PROOF: usize = 12;
 
 /// The contenders whose turn it is, the baseline and the leader included. Among N competitors, a candidate of rank r
 /// has about N/r samples: every candidate is measured twice, and occasionally later, and the rest of the time goes to
-/// the fastest. This drops nobody: a resting candidate returns once those ahead of it turn out slower.
+/// the fastest. This drops nobody: a resting candidate returns once those ahead of it turn out slower. One with too few
+/// samples for a decision ranks by the best of them, because other processes only ever add time.
 pub(super) fn turns(
     field: &RaceField<'_>,
     contenders: &[usize],
@@ -24,10 +25,14 @@ pub(super) fn turns(
     let count = |candidate: usize| field.differences(candidate, field.baseline).len();
     let is_other = |candidate: &&usize| **candidate != field.baseline && Some(**candidate) != leader;
     // those without a time come first, because nothing is known about them
+    let place = |candidate: usize| match field.is_enough(count(candidate)) {
+        true => field.difference(candidate, field.baseline),
+        false => field.least_difference(candidate, field.baseline),
+    };
     let mut ranked: Vec<(f64, usize)> = contenders
         .iter()
         .filter(is_other)
-        .map(|&candidate| (field.difference(candidate, field.baseline).unwrap_or(f64::NEG_INFINITY), candidate))
+        .map(|&candidate| (place(candidate).unwrap_or(f64::NEG_INFINITY), candidate))
         .collect();
     ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
     let of_leader = leader.map_or(0, count);
