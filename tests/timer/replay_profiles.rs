@@ -16,7 +16,7 @@ use autotune_lowered::ledger::Ledger;
 use autotune_lowered::measured_by::{CacheState, Metric, Source};
 use autotune_lowered::timer::replay::ProfileIndex;
 use autotune_lowered::timer::{Job, JobCandidate, ProfileReplay, Timer, TimerExt};
-use autotune_lowered::tune::{Session, TuneOptions};
+use autotune_lowered::tune::{Session, Status, TuneOptions};
 use serde_json::{Value, json};
 
 fn data(name: &str) -> PathBuf {
@@ -150,8 +150,13 @@ fn the_span_decides_and_not_what_the_seed_would_say() {
         let least = spans.into_iter().min().unwrap() as f64;
         assert!((least..=*median).contains(&found), "{least} {found} {median}");
     }
-    assert!(operation.status.is_decided(), "{}", operation.reason);
-    assert_ne!(operation.best.as_ref().unwrap().config, config(5), "the seed's winner");
+    // five executions that scatter by half show of none that it is the fastest
+    assert_eq!((operation.status, &operation.best), (Status::Undecided, &None), "{}", operation.reason);
+    assert!(
+        operation.reason.starts_with("nothing is faster by more than the noise floor of 31."),
+        "{}",
+        operation.reason
+    );
 }
 
 /// The parts of an operation's result that belong to its decision.

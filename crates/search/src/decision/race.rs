@@ -148,8 +148,8 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
         Some((middle, width)) => width >= hidden && middle - width <= -hidden,
         None => is_far_faster_at_best(&field, candidate, hidden),
     };
-    let may_hide_gain =
-        !is_beaten && contenders.iter().any(|&candidate| candidate != baseline && may_be_far_faster(candidate));
+    let is_hidden = |&candidate: &usize| candidate != baseline && may_be_far_faster(candidate);
+    let may_hide_gain = !is_beaten && field.is_enough(counted.len()) && contenders.iter().any(is_hidden);
     let seems_better = leader.is_some_and(|leader| field.seems_better(leader, 0.0));
     let is_in_doubt = !is_beaten && (seems_better || may_hide_gain);
     let next = turns(&field, &contenders, leader, is_in_doubt);
@@ -244,9 +244,11 @@ fn estimate(field: &RaceField<'_>, candidate: usize, to: usize, contest: &RoundN
 mod tests {
     use super::*;
 
+    /// After these rounds of a candidate; it rests in others, so that there are six at least.
     fn state(ratios: &[f64]) -> RaceState {
+        let samples = ratios.iter().map(|ratio| Some(600.0 * ratio)).chain(std::iter::repeat(None));
         let rounds: Vec<Round> =
-            ratios.iter().map(|ratio| Round::new(0, vec![Some(600.0), Some(600.0 * ratio)])).collect();
+            samples.take(ratios.len().max(6)).map(|sample| Round::new(0, vec![Some(600.0), sample])).collect();
         race(&rounds, &[0, 1], 0, &DecisionRules::default())
     }
 
