@@ -173,7 +173,7 @@ fn one_slow_process_is_no_alarm() {
     assert_eq!((found.verdict, found.processes), (CheckVerdict::Holds, 2), "{}", found.reason);
 }
 
-/// Fewer processes than the processes of a busy machine may be quiet, and each of them proves little.
+/// A process that met a busy machine proves less than a quiet one, so that more are needed.
 #[test]
 fn a_busy_machine_takes_more_processes_until_a_change_is_proven() {
     let slower = |calls_of_module: u64, false_positive_rate: f64| {

@@ -221,8 +221,8 @@ fn settled(
     }
 }
 
-/// Whether a candidate with too few rounds for a decision was faster than the baseline in one of them, and its best may be
-/// better by this logarithm: further from the others than these are.
+/// Whether a candidate with too few rounds for a decision was faster than the baseline in one of them, and may be faster by
+/// this logarithm: the ratio of its best round, less the range of its rounds.
 fn is_far_faster_at_best(field: &RaceField<'_>, candidate: usize, by: f64) -> bool {
     let mut differences = field.differences(candidate, field.baseline);
     differences.sort_by(f64::total_cmp);
