@@ -48,16 +48,19 @@ print(json.dumps({"events": events, "text": text}))
 )
 
 
-def main(folder):
+def main(folder, *more):
+    """Returns what was decided, and what ejkernel saw of it; `more` are further options of the program."""
     folder = pathlib.Path(folder)
     registry, module, cache, exported = (folder / name for name in ("registry", "module.mlir", "cache", "ejkernel"))
     # this package does the tuning; ejkernel uses its heuristics
     python(
         [RECORD, registry, module], EJKERNEL_AUTOTUNE_POLICY="heuristics", EJKERNEL_PERSISTENT_CACHE_DIR=folder / "none"
     )
-    options = ["--registry", registry, "--cache", cache, "--rounds", "6", "--format", "json"]
+    options = ["--registry", registry, "--cache", cache, "--format", "json", *more]
     done = run([program(), module, *options, *timer()])
     (operation,) = json.loads(done)["operations"]
+    if "best" not in operation:
+        sys.exit(f"{operation['status']}: {operation['reason']}")
     print("best:", json.dumps(operation["best"]["config"]), operation["status"])
     run([program(), "cache", "export", "--format", "ejkernel", exported, "--cache", cache])
     seen = json.loads(python([FRESH], EJKERNEL_PERSISTENT_CACHE_DIR=exported))

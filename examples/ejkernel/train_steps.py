@@ -81,7 +81,7 @@ def tune(name, folder, timer=(), **options):
         lowered = jax.jit(train_step(loss)).lower(*arguments)
     module = autotune_lowered.dump(lowered, folder / "module.mlir")
     command = [attention.program(), module, "--registry", folder / "registry", "--cache", folder / "cache"]
-    command += ["--rounds", "6", *(timer or attention.timer())]
+    command += [*(timer or attention.timer())]
     return subprocess.run([str(word) for word in command], check=False, timeout=300, **options)
 
 

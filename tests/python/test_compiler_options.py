@@ -352,6 +352,8 @@ def test_a_default_that_crashes_is_rescued(run, tmp_path):
     ]
     listed.write_text(json.dumps({"schema": 1, "platform": "cpu", "options": options}))
     how = ["--compiler-options", "safe", "--options-file", listed, "--timer", f"jax:{sys.executable}"]
+    # nothing gains that much: the decision does not hang on how busy the machine is
+    how += ["--min-improvement", "0.9"]
     (found,) = json.loads(run(module, *how, "--cache", tmp_path / "cache", "--format", "json"))["operations"]
     without_fusion = {"xla_cpu_experimental_ynn_fusion_type": ""}
     assert found["baseline"]["config"] == without_fusion and without_fusion.items() <= found["best"]["config"].items()

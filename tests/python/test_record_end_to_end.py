@@ -11,24 +11,61 @@ import sys
 
 import pytest
 
+import record_support
+
+import autotune_lowered
+
 pytest.importorskip("jax", reason="recording needs JAX")
 pytest.importorskip("ejkernel", reason="it tunes ejkernel's attention")
 
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "ejkernel" / "attention.py"
 
 
-def test_ejkernel_obeys_what_was_tuned_from_a_recording(tmp_path, program, plugin, monkeypatch):
+def test_ejkernel_obeys_what_was_tuned_from_a_recording(tmp_path, program, plugin, monkeypatch, run):
     monkeypatch.setenv("AUTOTUNE_LOWERED_EXE", str(program))
     monkeypatch.setenv("AUTOTUNE_LOWERED_TEST_PLUGIN", plugin)
-    operation, seen = runpy.run_path(str(EXAMPLE))["main"](tmp_path)
-    assert operation["op_id"] == "flash_attention@v2" and operation["evidence"] == "exact"
-    (event, level, config) = seen["events"][0]
+    example = runpy.run_path(str(EXAMPLE))
+    # nothing gains that much: the decision does not hang on how busy the machine is
+    operation, seen = example["main"](tmp_path, "--min-improvement", "0.9")
+    assert (operation["op_id"], operation["evidence"]) == ("flash_attention@v2", "exact")
+    assert operation["status"] == "baseline-kept", operation["reason"]
+    has_blocks(seen, operation["best"]["config"])
+
+    # samples that choose what ejkernel would not choose by itself
+    (record,) = record_support.records(tmp_path / "registry")
+    output = {"spec": "f32[1]", "hex": "0000803f"}
+    samples = [
+        {"config": config, "epochs": [[ns, ns + 1, ns + 2]], "outputs": [output]}
+        for config in (one["config"] for one in record["candidates"])
+        for ns in [1000 if blocks_of(config) == (256, 128) else 2000]
+    ]
+    # the recorded call is for this device alone
+    device = autotune_lowered.device().fingerprint
+    names = {name: record[name] for name in ("op_id", "call_key", "direction")}
+    replay, cache, exported = tmp_path / "replay.json", tmp_path / "replayed", tmp_path / "ejkernel-replayed"
+    replay.write_text(json.dumps({"schema": 1, "device": device, "invocations": [{**names, "candidates": samples}]}))
+    words = ["--registry", tmp_path / "registry", "--cache", cache, "--timer", f"replay:{replay}", "--format", "json"]
+    (operation,) = json.loads(run(tmp_path / "module.mlir", *words))["operations"]
+    chosen = operation["best"]["config"]
+    assert (operation["status"], blocks_of(chosen)) == ("tuned", (256, 128))
+    assert blocks_of(record["baseline"]) != (256, 128)
+    run("cache", "export", "--format", "ejkernel", exported, "--replayed", "--cache", cache)
+    has_blocks(json.loads(example["python"]([example["FRESH"]], EJKERNEL_PERSISTENT_CACHE_DIR=exported)), chosen)
+
+
+def blocks_of(config):
+    return tuple(config["fwd_params"][name] for name in ("q_blocksize", "kv_blocksize"))
+
+
+def has_blocks(seen, config):
+    """Whether ejkernel took the config from its cache, and its program has these blocks."""
+    (event, level, used) = seen["events"][0]
     assert (event, level) == ("cache_hit", "persistent")
-    blocks = operation["best"]["config"]["fwd_params"]
-    assert f"q_blocksize={blocks['q_blocksize']}, kv_blocksize={blocks['kv_blocksize']}" in config
+    queries, keys = blocks_of(config)
+    assert f"q_blocksize={queries}, kv_blocksize={keys}" in used
     # 1024 queries are cut into blocks of that size
-    assert f"tensor<1x{blocks['q_blocksize']}x4x64xf32>" in seen["text"]
-    others = {128, 256} - {blocks["q_blocksize"], blocks["kv_blocksize"]}
+    assert f"tensor<1x{queries}x4x64xf32>" in seen["text"]
+    others = {128, 256} - {queries, keys}
     assert not any(f"tensor<1x{other}x4x64xf32>" in seen["text"] for other in others)
 
 
