@@ -6,8 +6,9 @@
 imported JAX and made its client; ours begins with an empty cache. The program is found as the package finds it. Prints
 a Markdown table: for each case the median seconds, with the least and the most, to tune-jax's table, to our provisional
 one and to our confirmed one, of tuning the function once more in that process with an empty cache, and of our first
-call in a new process that finds the decision. A second table has what both chose: how often a repeat's config is not
-the one that most repeats chose, and what the chosen configs take of the time of the best one, by further processes that
+call in a new process that finds the decision; beside it, the first call of that config by `jax.jit` alone in another
+new process, which is what JAX itself takes. A second table has what both chose: how often a repeat's config is not the
+one that most repeats chose, and what the chosen configs take of the time of the best one, by further processes that
 time all of them in turns.
 """
 
@@ -126,6 +127,19 @@ def ours(name, cache):
     return times
 
 
+def by_hand(name, config):
+    """The first call of the same function with that config, by `jax.jit` alone."""
+    import functools
+
+    import jax
+
+    function, _, arrays = case(name)
+    jax.block_until_ready(arrays)
+    begin = time.perf_counter()
+    jax.block_until_ready(jax.jit(functools.partial(function, **json.loads(config)))(*arrays))
+    return {"confirmed": time.perf_counter() - begin}
+
+
 def tune_jax(name, cache):
     import jax
     from tune_jax import tune
@@ -199,21 +213,23 @@ def main():
     parser.add_argument("--tune-jax")
     parser.add_argument("--cases", nargs="+", default=CASES)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--one", choices=("ours", "tune-jax", "reference"))
+    parser.add_argument("--one", choices=("ours", "tune-jax", "reference", "by-hand"))
+    # of `by-hand`, the config
     parser.add_argument("--cache")
     args = parser.parse_args()
     if args.one:
         import jax
 
         jax.devices()
-        one = {"ours": ours, "tune-jax": tune_jax, "reference": reference}[args.one]
+        one = {"ours": ours, "tune-jax": tune_jax, "reference": reference, "by-hand": by_hand}[args.one]
         print(json.dumps(one(args.cases[0], args.cache)))
         return
     choices = []
-    print("| case | tune-jax | provisional | confirmed | confirmed in | once more in the process | in a new process |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    columns = ["case", "tune-jax", "provisional", "confirmed", "confirmed in", "once more in the process"]
+    columns += ["in a new process", "there by `jax.jit` alone"]
+    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
     for name in args.cases:
-        theirs, provisional, confirmed, once_more, again, how = [], [], [], [], [], []
+        theirs, provisional, confirmed, once_more, again, alone, how = [], [], [], [], [], [], []
         configs = {"ours": [], "tune-jax": []}
         for _ in range(args.repeats):
             with tempfile.TemporaryDirectory() as folder:
@@ -229,8 +245,14 @@ def main():
                 how.append(found.get("status", "-"))
                 configs["ours"].append(found["in_use"])
                 again.append(run(args.python, "ours", name, cache)["confirmed"])
+                alone.append(run(args.python, "by-hand", name, json.dumps(found["in_use"]))["confirmed"])
         statuses = ", ".join(f"{how.count(one)} {one}" for one in dict.fromkeys(how))
-        row = [name, *map(spelled, (theirs, provisional, confirmed)), statuses, *map(spelled, (once_more, again))]
+        row = [
+            name,
+            *map(spelled, (theirs, provisional, confirmed)),
+            statuses,
+            *map(spelled, (once_more, again, alone)),
+        ]
         print("| " + " | ".join(row) + " |", flush=True)
         taken = of_all([run(args.python, "reference", name, "") for _ in range(args.repeats)])
         choices.append([name, chosen(configs["ours"], taken), chosen(configs["tune-jax"], taken)])

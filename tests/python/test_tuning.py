@@ -193,7 +193,10 @@ def test_a_lowered_function_is_tuned(tmp_path, program, monkeypatch):
     # other steps have different outputs, on purpose here: a fast but wrong one must not win
     result = autotune_lowered.autotune_lowered(
         # the decision does not hang on how busy the machine is
-        lowered, registry=tmp_path / "registry", cache=tmp_path / "cache", min_improvement=0.9
+        lowered,
+        registry=tmp_path / "registry",
+        cache=tmp_path / "cache",
+        min_improvement=0.9,
     )
     (operation,) = [row for row in result.operations if row["direction"] == "forward"]
     best = operation["best"]["config"]
