@@ -10,7 +10,6 @@ import subprocess
 import sys
 
 import pytest
-
 import record_support
 
 import autotune_lowered
