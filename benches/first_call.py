@@ -195,7 +195,9 @@ def chosen(configs, taken):
 
 def run(python, how, name, cache):
     words = [python, __file__, "--one", how, "--cases", name, "--cache", cache]
-    done = subprocess.run(words, capture_output=True, text=True)
+    # as an installer leaves the packages: with their bytecode
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
     if done.returncode:
         raise SystemExit(f"{how}, {name}: {done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])

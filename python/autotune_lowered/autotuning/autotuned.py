@@ -15,7 +15,6 @@ from typing import Any
 
 from .._jax import jax_for
 from .._program import ProgramError
-from .._recording import recording
 from .._stages import stablehlo_text
 from ..lookup.cache import Cache, default_folder
 from ..lookup.device import device
@@ -234,6 +233,9 @@ class Autotuned:
             return tuning.result(module)
 
     def _record(self, registry: pathlib.Path, call: Call) -> None:
+        # only where something is tuned, and while a worker imports JAX
+        from .._recording import recording
+
         try:
             with recording(registry, directions=self._directions) as recorded:
                 arrays_after_recording(self._tunable, call, call.key)
