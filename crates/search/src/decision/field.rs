@@ -9,6 +9,13 @@ use crate::stats::median;
 /// Probability that a candidate which is not faster than the baseline is ever called so.
 const WIN_ERROR: f64 = 0.01;
 
+/// Rounds after which a candidate is cut off: fewer may have been disturbed, one and all.
+pub(super) const CUT_OFF_ROUNDS: usize = 3;
+
+/// What another process's time slice on a core may add to a sample, in nanoseconds. Samples shorter than this may be
+/// disturbed in two consecutive rounds.
+const TURN_NS: f64 = 20e6;
+
 /// The rounds considered, and the number of candidates that compete in them.
 pub(super) struct RaceField<'a> {
     pub(super) seen: &'a [&'a Round],
@@ -32,6 +39,11 @@ impl RaceField<'_> {
     /// The least of those.
     pub(super) fn least_difference(&self, candidate: usize, to: usize) -> Option<f64> {
         self.differences(candidate, to).into_iter().min_by(f64::total_cmp)
+    }
+
+    /// Whether every sample of a candidate is so short that a time slice of another process may have multiplied it.
+    pub(super) fn is_short(&self, candidate: usize) -> bool {
+        self.seen.iter().filter_map(|round| round.sample_ns(candidate)).all(|ns| ns < TURN_NS)
     }
 
     /// Whether so many rounds are enough for a decision.
@@ -65,6 +77,11 @@ impl RaceField<'_> {
     /// is about the root of z² + 2 ln m, z that of 1 - p.
     fn best_of_many(&self) -> f64 {
         (1.0 + 2.0 * (self.competing.saturating_sub(1).max(1) as f64).ln() / (2.576 * 2.576)).sqrt()
+    }
+
+    /// The least logarithm of a ratio that this machine tells from none, if the luckiest of all has it.
+    pub(super) fn least_told(&self) -> f64 {
+        self.rules.resolution.ln_1p() * self.best_of_many()
     }
 
     /// Whether a candidate is called better than the baseline: by the minimum improvement, by more than the

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::slower;
-use super::field::RaceField;
+use super::evidence::{anytime_interval, slower};
+use super::field::{CUT_OFF_ROUNDS, RaceField};
 use super::noise::RoundNoise;
 use super::paired::Round;
 use super::rules::DecisionRules;
@@ -15,17 +15,12 @@ use super::turns::turns;
 /// Rounds without a usable time after which a candidate is dropped.
 const MAX_WITHOUT_TIME: usize = 3;
 
-/// Rounds after which a candidate is cut off; in fewer rounds it must be slower by a power of the multiple, or by
-/// [`FAR`] times the largest change seen so far, after one round and after two.
-const CUT_OFF_ROUNDS: usize = 3;
+/// In fewer rounds than [`CUT_OFF_ROUNDS`], a candidate must be slower by a power of the multiple to be cut off, or by this
+/// many times the largest change seen so far, after one round and after two.
 const FAR: [f64; 2] = [4.0, 2.0];
 
-/// What another process's time slice on a core may add to a sample, in nanoseconds. Samples shorter than this may be
-/// disturbed in two consecutive rounds, so only [`CUT_OFF_ROUNDS`] cut a candidate off.
-const TURN_NS: f64 = 20e6;
-
 /// A gain that no noise may hide if the baseline is to be kept: this part of the baseline's time, or the minimum
-/// improvement if that is more. Where rounds scatter as usual, the first six exclude it.
+/// improvement or what the machine can tell if that is more. Where rounds scatter as usual, the first six exclude it.
 const FAR_FASTER: f64 = 0.2;
 
 /// Why a candidate was dropped.
@@ -143,16 +138,19 @@ pub fn race(rounds: &[Round], competing: &[usize], baseline: usize, rules: &Deci
     let settled = leader.and_then(|leader| settled(&field, &contenders, leader, [&noise, &contest], resolution));
     let rounds = contenders.iter().map(|&candidate| field.differences(candidate, baseline).len()).min().unwrap_or(0);
     let is_beaten = leader.is_some_and(|leader| field.beats(leader, &noise, resolution));
-    let hidden = -(1.0 - rules.min_improvement.max(FAR_FASTER)).ln();
+    let far = (-(1.0 - rules.min_improvement.max(FAR_FASTER)).ln()).max(field.least_told());
     let may_be_far_faster = |candidate: usize| match estimate(&field, candidate, baseline, &contest) {
-        Some((middle, width)) => width >= hidden && middle - width <= -hidden,
-        None => is_far_faster_at_best(&field, candidate, hidden),
+        Some((middle, width)) => (middle - width).min(least_median(&field, candidate)) <= -far,
+        None => is_far_faster_at_best(&field, candidate, far),
     };
-    let is_hidden = |&candidate: &usize| candidate != baseline && may_be_far_faster(candidate);
-    let may_hide_gain = !is_beaten && field.is_enough(counted.len()) && contenders.iter().any(is_hidden);
+    let is_open = !is_beaten && field.is_enough(counted.len());
+    let is_hidden = |&candidate: &usize| is_open && candidate != baseline && may_be_far_faster(candidate);
+    let hidden: Vec<usize> = contenders.iter().copied().filter(is_hidden).collect();
+    let may_hide_gain = !hidden.is_empty();
+    let settled = settled.filter(|why| *why != Settled::NothingFaster || !may_hide_gain);
     let seems_better = leader.is_some_and(|leader| field.seems_better(leader, 0.0));
     let is_in_doubt = !is_beaten && (seems_better || may_hide_gain);
-    let next = turns(&field, &contenders, leader, is_in_doubt);
+    let next = turns(&field, &contenders, leader, is_in_doubt, &hidden);
     let leader_rounds = of_leader;
     RaceState {
         contenders,
@@ -181,10 +179,7 @@ fn out(field: &RaceField<'_>, candidate: usize, leader: usize, noise: &RoundNois
     let cut_off = field.rules.cut_off.max(1.0).ln();
     // one or two rounds may have been disturbed, but not that much
     let limit = cut_off * CUT_OFF_ROUNDS.saturating_sub(differences.len() - 1).max(1) as f64;
-    let may_be_a_turn = || {
-        let mut times = field.seen.iter().filter_map(|round| round.sample_ns(candidate));
-        differences.len() < CUT_OFF_ROUNDS && times.all(|ns| ns < TURN_NS)
-    };
+    let may_be_a_turn = || differences.len() < CUT_OFF_ROUNDS && field.is_short(candidate);
     let least = differences.iter().copied().fold(f64::INFINITY, f64::min);
     let is_far =
         |largest: f64| FAR.get(differences.len() - 1).is_some_and(|times| least > cut_off.max(times * largest));
@@ -231,6 +226,13 @@ fn is_far_faster_at_best(field: &RaceField<'_>, candidate: usize, by: f64) -> bo
     is_faster && least - (most - least) <= -by
 }
 
+/// The least that the median of the logarithms of a candidate's time over the baseline's may be, by the ranks of its rounds
+/// alone: where they scatter far, their deviation says less.
+fn least_median(field: &RaceField<'_>, candidate: usize) -> f64 {
+    let differences = field.differences(candidate, field.baseline);
+    anytime_interval(&differences, field.rules.confidence).map_or(f64::INFINITY, |interval| interval.low)
+}
+
 /// The logarithm of a candidate's time over another one's, and how far it may be from the truth; `None` of too few rounds.
 fn estimate(field: &RaceField<'_>, candidate: usize, to: usize, contest: &RoundNoise) -> Option<(f64, f64)> {
     let differences = field.differences(candidate, to);
@@ -263,10 +265,15 @@ mod tests {
             let usual = state(&[1.03, 0.95, 1.06, 1.0, 0.94, 1.04, 0.97, 1.02].map(|ratio| ratio * middle));
             assert!(!usual.may_hide_gain, "{usual:?}");
         }
+        // as fast as the baseline, or far faster, by the time; neither more often than the other
+        let two_ways = state(&[1.1, 0.68, 1.12, 0.7, 1.09, 1.14, 0.69, 1.1, 0.7, 1.1, 1.13, 0.68]);
+        assert!(two_ways.may_hide_gain && two_ways.settled.is_none(), "{two_ways:?}");
         // in fewer rounds than a decision needs, one that was far faster may be
-        assert!(state(&[1.4, 1.1, 0.9]).may_hide_gain && state(&[0.75]).may_hide_gain);
-        assert!(
-            !state(&[1.0, 0.95]).may_hide_gain && !state(&[1.9, 1.1]).may_hide_gain && !state(&[0.9]).may_hide_gain
-        );
+        for few in [&[1.4, 1.1, 0.9][..], &[0.75]] {
+            assert!(state(few).may_hide_gain, "{few:?}");
+        }
+        for few in [&[1.0, 0.95][..], &[1.9, 1.1], &[0.9]] {
+            assert!(!state(few).may_hide_gain, "{few:?}");
+        }
     }
 }
