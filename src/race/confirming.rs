@@ -141,7 +141,7 @@ impl Measuring<'_> {
             if !is_left || (round >= LEAST_ROUNDS && (begin.elapsed() > LONGEST || self.is_precise(candidates))) {
                 break;
             }
-            let sampling = self.samplings(&warm, PRECISE);
+            let sampling = self.samplings(&warm, &active, PRECISE);
             self.add_round(&active, &sampling)?;
         }
         Ok(())

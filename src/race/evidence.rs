@@ -16,6 +16,10 @@ use super::{JobIdentity, OutputDifference, ReferenceError};
 
 /// Minimum number of samples for a statement about first runs.
 const MIN_TO_SHORTEN: usize = 8;
+/// From a median of distances from the middle to a standard deviation.
+const TO_DEVIATION: f64 = 1.482_6;
+/// Half the width, in standard deviations of one value, of a 95% interval of a median: 1.96 √(π/2), over √n.
+const MEDIAN_WIDTH: f64 = 2.456_5;
 
 /// The rounds that one measuring process took, in order. All share the effect of its memory layout.
 #[derive(Debug)]
@@ -233,6 +237,27 @@ impl JobEvidence {
         });
         let excess: Vec<f64> = excess.collect();
         excess.len() >= MIN_TO_SHORTEN && median(&excess).is_some_and(|excess| excess <= within)
+    }
+
+    /// Whether the first of this many runs ranks candidates as their fastest does, as far as known: it costs each of them the
+    /// same part of its time, to this logarithm. A program that uses several cores may lose half of it, and others nothing.
+    pub(crate) fn first_run_is_fair(&self, runs: u32, candidates: &[usize], within: f64) -> bool {
+        let costs = |&candidate: &usize| {
+            let samples = self.rounds().flat_map(|round| &round.samples);
+            let own = samples.filter(|sample| sample.candidate == candidate && sample.ns.len() == runs as usize);
+            let cost = |sample: &CandidateSamples| Some((*sample.ns.first()? as f64 / fastest(sample)?).ln());
+            own.filter_map(cost).filter(|cost: &f64| cost.is_finite()).collect::<Vec<f64>>()
+        };
+        let costs: Vec<Vec<f64>> = candidates.iter().map(costs).collect();
+        let middles: Vec<(f64, &Vec<f64>)> = costs.iter().filter_map(|own| Some((median(own)?, own))).collect();
+        let off: Vec<f64> =
+            middles.iter().flat_map(|(middle, own)| own.iter().map(move |cost| (cost - middle).abs())).collect();
+        let usual = median(&middles.iter().map(|(middle, _)| *middle).collect::<Vec<_>>()).unwrap_or(0.0);
+        let deviation = median(&off).unwrap_or(0.0) * TO_DEVIATION;
+        let is_usual = |(middle, own): &(f64, &Vec<f64>)| {
+            (middle - usual).abs() <= within + MEDIAN_WIDTH * deviation / (own.len() as f64).sqrt()
+        };
+        middles.iter().all(is_usual)
     }
 
     /// One sample per candidate and round: the fastest of its runs, since disturbances only ever add time. Dropped

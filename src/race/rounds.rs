@@ -88,7 +88,7 @@ impl Measuring<'_> {
 
     fn look_at_evidence(&self, warm: &WarmUp) -> LastLook {
         let race_state = self.referee.race_state(self.evidence);
-        let sampling = self.samplings(warm, race_state.resolution);
+        let sampling = self.samplings(warm, &race_state.next, race_state.resolution);
         LastLook { race_state, failures: self.evidence.failures.len(), sampling }
     }
 

@@ -13,6 +13,9 @@ use super::sampling::{ONE_RUN, Sampling, WarmUp};
 
 /// Runs of a candidate in a round: the fastest counts, and the first finds the caches as another program left them.
 const RUNS: u32 = 3;
+/// What the first run may cost one candidate more than another, as a logarithm, however large the noise: more rounds even
+/// out noise, but not this.
+const FAIR: f64 = 0.1;
 /// If a whole round is one profile, its runs are repeated until those of the fastest candidate last about this long,
 /// nanoseconds.
 const PROFILED_NS: u64 = 300_000;
@@ -82,12 +85,15 @@ impl Measuring<'_> {
         wave.iter().copied().filter(needs_warm_up).collect()
     }
 
-    /// How each candidate is sampled, given the noise floor: differences below it are not worth three runs. With
-    /// `--rounds`, and in a check, precision comes first.
-    pub(super) fn samplings(&self, warm: &WarmUp, resolution: f64) -> Vec<Sampling> {
-        let as_good = self.referee.options.rules.min_improvement.max(resolution) / 4.0;
+    /// How each candidate is sampled, given those that the next round measures and the noise floor: differences below
+    /// it are not worth three runs. With `--rounds`, and in a check, precision comes first.
+    pub(super) fn samplings(&self, warm: &WarmUp, next: &[usize], resolution: f64) -> Vec<Sampling> {
+        let told = self.referee.options.rules.min_improvement.max(resolution);
         let may_shorten = !self.referee.terms.is_exact && self.referee.options.rounds.is_none();
-        let most = if may_shorten && self.evidence.is_first_run_as_good(RUNS, as_good) { 1 } else { RUNS };
+        let is_short = may_shorten
+            && self.evidence.is_first_run_as_good(RUNS, told / 4.0)
+            && self.evidence.first_run_is_fair(RUNS, next, told.min(FAIR));
+        let most = if is_short { 1 } else { RUNS };
         let sampling = |(candidate, own): (usize, &Option<u64>)| {
             // the machine may have been slower during one warm-up than during the other
             let own = own.map(|own| self.evidence.fastest_run(candidate).map_or(own, |seen| seen.min(own)));
