@@ -473,7 +473,8 @@ class Worker:
         # what was compiled for a job without inputs, by candidate: the request and its answer. It serves the same job once
         # that has its inputs
         self.compiled_before = {}
-        # compilations in the background, by candidate: the request and its future
+        # compilations in the background, by candidate: the request and its future. Those for a job without inputs serve the
+        # same job once that has its inputs
         self.ahead = {}
         self.pool = None
 
@@ -503,6 +504,11 @@ class Worker:
         # a recipe runs code of other libraries, which may not be thread-safe
         if params.get("program") is None or self.is_compiled(params):
             return {}
+        before, replaced = self.ahead.get(params["candidate"], (None, None))
+        if before == params:
+            return {}
+        if replaced is not None:
+            replaced.cancel()
         if self.pool is None:
             from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
@@ -522,7 +528,8 @@ class Worker:
     def begin(self, params):
         import numpy as np
 
-        self.forget_ahead()
+        if self.inputs:
+            self.forget_ahead()
         self.loaded, self.placed, self.configs, self.ran, self.renamed = {}, {}, {}, set(), {}
         self.inputs = []
         self.job = params

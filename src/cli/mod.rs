@@ -1,5 +1,6 @@
 //! The command line: arguments, progress, exit codes. The only module that prints or exits.
 
+mod ahead;
 mod args;
 mod bisect;
 mod cache;

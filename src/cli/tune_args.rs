@@ -110,6 +110,10 @@ pub(super) struct TuneArgs {
     /// and candidate (docs/traces.md)
     #[arg(long, value_name = "FILE")]
     pub trace_run: Option<PathBuf>,
+    /// Standard input names candidates while they are lowered, a line of JSON each and then an empty one, before the
+    /// module: they are compiled meanwhile
+    #[arg(long, hide = true, requires = "registry")]
+    pub candidates_ahead: bool,
     #[command(flatten)]
     pub format: FormatArg,
 }

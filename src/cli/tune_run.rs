@@ -4,6 +4,7 @@ use std::io::Write;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use crate::tune::{
     TuningPlan, without_calls,
 };
 
+use super::ahead::{self, LoweredCandidate};
 use super::cache::{CacheUse, RunCache};
 use super::compiler_options::{ModulesToTune, say_use};
 use super::ending::cancel_flag;
@@ -210,6 +212,13 @@ impl OpenDevice {
         let timer = start_first(&by, devices, &executables)?;
         Ok(Self { timer, by, took: begin.elapsed(), cache, executables, cancel, scratch })
     }
+
+    /// Lets the timer compile candidates that are named before the module.
+    fn compile_ahead(&mut self, args: &TuneArgs, named: Receiver<LoweredCandidate>) {
+        if let Some(registry) = args.plan.registry.as_deref().filter(|_| args.candidates_ahead && !args.dry_run) {
+            ahead::compile_ahead(&mut *self.timer, named, registry, self.scratch.path());
+        }
+    }
 }
 
 impl<'a> OpenRun<'a> {
@@ -218,11 +227,25 @@ impl<'a> OpenRun<'a> {
         let begin = Instant::now();
         // compiler options are not tuned of what can be read once
         let is_piped = args.module == Path::new("-") && args.compiler.compiler_options.is_none();
+        if args.candidates_ahead && !is_piped {
+            let message = "`--candidates-ahead` is for a module from standard input, `-`, whose calls alone are tuned";
+            return Err(Fault::new(exit::USAGE, message));
+        }
         let (inputs, device) = match is_piped {
             // who writes it may take a while
             true => thread::scope(|scope| {
-                let reading = scope.spawn(|| RunInputs::read(args, begin));
-                let device = OpenDevice::open(args, &Events::default());
+                let (named, candidates) = mpsc::channel();
+                let reading = scope.spawn(move || {
+                    if args.candidates_ahead {
+                        ahead::read_candidates(&named)?;
+                    }
+                    drop(named);
+                    RunInputs::read(args, begin)
+                });
+                let mut device = OpenDevice::open(args, &Events::default());
+                if let Ok(device) = &mut device {
+                    device.compile_ahead(args, candidates);
+                }
                 (reading.join().unwrap_or_else(|panic| resume_unwind(panic)), Some(device))
             }),
             false => (RunInputs::read(args, begin), None),

@@ -82,6 +82,7 @@ pub use step::StepProfile;
 pub use stored_results::stored_results;
 pub use time_breakdown::TimeBreakdown;
 pub(crate) use time_breakdown::{Tally, rounds_measured, time_breakdown};
+pub(crate) use waves::are_compiled_at_once;
 
 pub use crate::race::{
     CandidateOutcome, CandidateRace, CandidateResult, CandidateStatus, CandidateTimes, OutputDifference, PairedSample,

@@ -13,6 +13,11 @@ use super::TuneOptions;
 /// Up to this many programs are compiled at once: skipping some is not worth a second wave.
 const FEW: usize = 8;
 
+/// Whether so many programs are all compiled before any is measured.
+pub(crate) fn are_compiled_at_once(programs: usize) -> bool {
+    programs <= FEW
+}
+
 /// Minimum number of programs in a wave of one call, if several calls compile at the same time.
 const LEAST_WAVE: usize = 4;
 
@@ -39,7 +44,7 @@ impl Waves {
         options: &TuneOptions,
     ) -> Result<Self, Surrogate> {
         let candidates = identity.distinct();
-        if options.thorough || options.one_job_a_call || candidates.len() <= FEW {
+        if options.thorough || options.one_job_a_call || are_compiled_at_once(candidates.len()) {
             return Err(surrogate);
         }
         let config = |candidate: &usize| Some(invocation.candidates.get(*candidate)?.config.clone());

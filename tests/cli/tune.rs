@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::OnceLock;
 
-use crate::support::prerequisite::plugin;
+use crate::support::prerequisite::{plugin, python3};
 use crate::support::program::*;
 use serde_json::Value;
 
@@ -50,6 +50,63 @@ fn the_timer_starts_while_standard_input_is_read() {
     tune.stdin.take().unwrap().write_all(b"no module").unwrap();
     let run = Run::of(tune.wait_with_output().unwrap(), &["-"]);
     assert!(run.fault().contains("`standard input`: is not a module"), "{}", run.stderr);
+}
+
+/// The candidates of a record that is being made are compiled before there is a module; of many, only the baseline is.
+#[test]
+fn candidates_that_are_named_before_the_module_are_compiled_meanwhile() {
+    let place = Place::new();
+    let registry = place.path("registry");
+    copy_folder(Path::new("tests/data/small/registry"), &registry);
+    let records = fs::read_dir(registry.join("invocations/split_matmul_v1")).unwrap();
+    let read = |path: PathBuf| serde_json::from_slice::<Value>(&fs::read(path).unwrap()).unwrap();
+    let records = records.map(|file| read(file.unwrap().path())["invocation"].take());
+    let count = |record: &Value| record["candidates"].as_array().unwrap().len();
+    let record: Value = records.max_by_key(count).unwrap();
+    let candidates = record["candidates"].as_array().unwrap();
+    let asked = |name: &str, of: usize, lines: &dyn Fn(usize) -> String| {
+        let pipe = place.text(name);
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut tune = command(&place.path("cache"));
+        let timer = format!("command:{} tests/data/cli/ahead_worker.py '{pipe}'", python3());
+        tune.args(["-", "--candidates-ahead", "--timer", &timer, "--registry"]).arg(&registry);
+        let mut tune = tune.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = tune.stdin.take().unwrap();
+        let mut asked = BufReader::new(fs::File::open(&pipe).unwrap()).lines();
+        let mut seen = Vec::new();
+        for index in 0..candidates.len() {
+            stdin.write_all(lines(index).as_bytes()).unwrap();
+            // nothing else is written before it is asked for
+            if index == 0 || of == candidates.len() {
+                seen.push(asked.next().unwrap().unwrap());
+            }
+        }
+        stdin.write_all(b"\nno module").unwrap();
+        drop(stdin);
+        let run = Run::of(tune.wait_with_output().unwrap(), &["-"]);
+        seen.extend(asked.map(Result::unwrap));
+        (seen, run)
+    };
+    let named = |index: usize, of: usize| {
+        let (op_id, call_key, direction) = (&record["op_id"], &record["call_key"], &record["direction"]);
+        let candidate = &candidates[index];
+        let line = serde_json::json!({"op_id": op_id, "call_key": call_key, "direction": direction, "of": of,
+            "candidate": candidate});
+        format!("{line}\n")
+    };
+    let expected: Vec<String> = (candidates.iter().enumerate())
+        .map(|(index, candidate)| {
+            let (config, program) = (&candidate["config"], &candidate["program"]["digest"]);
+            format!("0 {index} {} {}.mlirbc", serde_json::to_string(config).unwrap(), program.as_str().unwrap())
+        })
+        .collect();
+    let all = candidates.len();
+    assert!((2..=8).contains(&all));
+    let (seen, run) = asked("few", all, &|index| named(index, all));
+    assert_eq!(seen, expected);
+    assert!(run.fault().contains("`standard input`: is not a module"), "{}", run.stderr);
+    let (seen, _) = asked("many", 9, &|index| named(index, 9));
+    assert_eq!(seen, expected[..1]);
 }
 
 /// The small step tuned on the real plugin, once for all tests here, and the resulting cache folder.

@@ -20,6 +20,7 @@ import pytest
 
 import autotune_lowered
 from autotune_lowered import AutotuningResult, TuningError
+from autotune_lowered._program import find_program
 from autotune_lowered.autotuning import autotuned, process
 from autotune_lowered.autotuning.code import code_digest
 from autotune_lowered.autotuning.kernel import kernel_of, operation_of
@@ -51,6 +52,28 @@ def cache(tmp_path, monkeypatch):
     folder = tmp_path / "cache"
     monkeypatch.setenv("AUTOTUNE_LOWERED_CACHE", str(folder))
     return folder
+
+
+def test_the_program_is_told_each_candidate_when_it_is_lowered(array, tmp_path, monkeypatch):
+    seen, watching = tmp_path / "stdin", tmp_path / "watching"
+    watching.write_text(f"#!/bin/sh\ntee '{seen}' | '{find_program()}' \"$@\"\n")
+    watching.chmod(0o755)
+    monkeypatch.setenv("AUTOTUNE_LOWERED_EXE", str(watching))
+    fast = autotune_lowered.autotune(repeated, {"times": [1, 400, 900]}, **KEEPS_BASELINES)
+    fast(array)
+    (row,) = fast.result.operations
+    told, _, module = seen.read_text().partition("\n\n")
+    told = [json.loads(line) for line in told.splitlines()]
+    assert [(one["op_id"], one["call_key"], one["of"]) for one in told] == [(row["op_id"], row["call_key"], 3)] * 3
+    assert [one["candidate"]["config"]["times"] for one in told] == [400, 1, 900]
+    assert all(one["candidate"]["program"]["digest"] for one in told)
+    assert "module @" in module and '"candidate"' not in module
+    # of several directions, the program would not know which is measured first
+    both = autotune_lowered.autotune(
+        repeated, {"times": [1, 400]}, directions=("forward", "forward-vjp"), **KEEPS_BASELINES
+    )
+    both(array[:8])
+    assert '"candidate"' not in seen.read_text()
 
 
 def test_the_first_call_finds_the_best_config_and_later_ones_take_it(array, cache):

@@ -103,6 +103,37 @@ def test_candidates_are_compiled_ahead_and_each_failure_is_its_own(worker, tmp_p
     assert worker.process.wait(60) == 0
 
 
+def test_what_is_compiled_ahead_without_inputs_serves_the_job_that_has_them(worker, tmp_path):
+    worker.ask("hello", protocol=1)
+    begin = {"op_id": "add@v1", "call_key": "k", "direction": "forward", "inputs": [], "scratch": str(tmp_path)}
+    path = tmp_path / "add.mlir"
+    load = load_of(0, path)
+    os.mkfifo(path)
+    assert worker.ask("begin", **begin) == ({}, None)
+    assert worker.ask("compile-ahead", **load) == ({}, None)
+    # whoever opens it for writing waits until it is read
+    path.write_text((DATA / "add.mlir").read_text())
+    path.unlink()
+    # it would not compile again, whether it is asked for once more or not
+    path.write_text("module { nonsense }")
+    assert worker.ask("compile-ahead", **load) == ({}, None)
+    begun(worker, tmp_path)
+    assert worker.ask("compile-ahead", **load) == ({}, None)
+    loaded, error = worker.ask("load", **load)
+    assert error is None and loaded["compile_ns"] > 0
+    assert worker.ask("measure", candidate=0, runs=3)[1] is None
+    # a job with inputs keeps nothing for the next one
+    other = load_of(1, path)
+    path.unlink()
+    os.mkfifo(path)
+    assert worker.ask("compile-ahead", **other) == ({}, None)
+    path.write_text((DATA / "add.mlir").read_text())
+    path.unlink()
+    path.write_text("module { nonsense }")
+    begun(worker, tmp_path)
+    assert worker.ask("load", **other)[1] == "unreadable"
+
+
 def test_what_tells_its_arguments_is_compiled_once(worker, tmp_path):
     hello, _ = worker.ask("hello", protocol=1)
     begin = {"op_id": "add@v1", "call_key": "k", "direction": "forward", "inputs": [], "scratch": str(tmp_path)}

@@ -26,7 +26,7 @@ from ..tunables.call import Call
 from ..tunables.recorded import arrays_after_recording
 from ..tunables.search_space import Config, Constraint
 from ..tunables.tunable import Tunable
-from ..tuning.process import Tuning, TuningError
+from ..tuning.process import AHEAD, Tuning, TuningError
 from ..tuning.result import AutotuningResult
 from ..tuning.run import arguments as program_arguments
 from ..worker import why_too_old
@@ -225,19 +225,24 @@ class Autotuned:
                 options += ["--processes", "0"]
             elif warms:
                 environment = warm_variables()
+            # of several directions, this is not the order in which they are measured
+            tells = warms and len(self._directions) == 1
+            options += [AHEAD] * tells
             progress = how.pop("progress")
-            # it starts its worker while this process records
+            # it starts its worker, and compiles, while this process records
             words = program_arguments("-", registry, folder, **how)
             tuning = stack.enter_context(Tuning([*words, *options], environment, progress))
-            self._record(registry, call)
+            self._record(registry, call, tuning.tell if tells else None)
             return tuning.result(module)
 
-    def _record(self, registry: pathlib.Path, call: Call) -> None:
+    def _record(self, registry: pathlib.Path, call: Call, told: Callable[[dict[str, Any]], None] | None) -> None:
         # only where something is tuned, and while a worker imports JAX
         from .._recording import recording
 
         try:
             with recording(registry, directions=self._directions) as recorded:
+                if (recorder := active()) is not None:
+                    recorder.registry.told = told
                 arrays_after_recording(self._tunable, call, call.key)
             for row in recorded.report():
                 if "not_recorded" in row:

@@ -110,9 +110,10 @@ class _Record:
             if not cotangents:
                 return None  # integers only: there is no second direction
             spelled_specs |= cotangents
-        candidates = [
-            self._lower(config) if self._is_now(config, baseline) else self._open(config) for config in configs
-        ]
+        candidates = []
+        for config in configs:
+            candidates.append(self._lower(config) if self._is_now(config, baseline) else self._open(config))
+            self._tell(candidates[-1], len(configs))
         refused = self._undifferentiable(candidates, baseline)
         if refused is not None:
             return report | self._forward_only(refused)
@@ -228,6 +229,11 @@ class _Record:
             raise  # a fault of the registry, not of the kernel
         except Exception as error:  # a kernel may raise anything for a config that it does not take
             return _Candidate(config, reason=one_line(error))
+
+    def _tell(self, candidate: _Candidate, of: int) -> None:
+        if self.registry.told is not None:
+            names = {"op_id": self.call.op_id, "call_key": self.call.call_key, "direction": self.direction}
+            self.registry.told(names | {"of": of, "candidate": self._stored(candidate)})
 
     def _same_arguments(self, candidates: list[_Candidate]) -> tuple[int, ...]:
         """The arguments that the programs take: one list for all, even if some ignore some."""

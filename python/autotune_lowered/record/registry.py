@@ -44,6 +44,8 @@ class Registry:
         self.directions = directions
         self.absent = absent
         self.on_demand = on_demand
+        # is told each candidate of a record as soon as it is lowered, if anybody is
+        self.told: Callable[[dict[str, Any]], None] | None = None
         self._fingerprint = functools.cache(fingerprint)
         self._asked = None if platforms is None else tuple(platforms)
 

@@ -30,8 +30,13 @@ class TuningError(RuntimeError):
         self.exit_code = exit_code
 
 
+# standard input names candidates before the module, which are compiled meanwhile
+AHEAD = "--candidates-ahead"
+
+
 class Tuning:
-    """The program with these arguments. If its module is `-`, it starts its worker while the module is made.
+    """The program with these arguments. If its module is `-`, it starts its worker while the module is made, and with
+    `AHEAD` it compiles what it is told meanwhile.
 
     A context, at whose end it no longer runs. Raises `ProgramError` if it does not start.
     """
@@ -39,6 +44,7 @@ class Tuning:
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], progress: bool | None):
         words, pipe = [find_program(), *arguments], subprocess.PIPE
         self._is_shown = _is_watched() if progress is None else progress
+        self._is_told = AHEAD in words
         self._said: list[str] = []
         try:
             self._process = subprocess.Popen(
@@ -70,15 +76,25 @@ class Tuning:
                 if stream is not None:
                     stream.close()
 
+    def tell(self, candidate: Mapping[str, Any]) -> None:
+        """Tell it a candidate that a recording has lowered, in the order of the record."""
+        self._write(json.dumps(candidate) + "\n")
+
+    def _write(self, text: str) -> None:
+        assert self._process.stdin is not None
+        # if it has ended, it says why
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+
     def result(self, module: str = "") -> AutotuningResult:
         """Wait for the result; before that, hand over a module that is `-`. Raises `TuningError`."""
         process = self._process
         assert process.stdout is not None
         try:
             if process.stdin is not None:
-                # if it has ended, it says why
+                self._write("\n" + module if self._is_told else module)
                 with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(module)
                     process.stdin.close()
             output = process.stdout.read()
             code = process.wait()
