@@ -29,26 +29,31 @@ pub(super) struct LoweredCandidate {
     candidate: Candidate,
 }
 
-/// Hands on the candidates that standard input names, a line of JSON each, until an empty line or its end.
+/// Hands on the candidates to compile of those that standard input names, a line of JSON each, until an empty line or its
+/// end: all of a few; of many, a search compiles those that it chooses, and always the baseline.
 pub(super) fn read_candidates(named: &Sender<LoweredCandidate>) -> Result<(), Fault> {
     let mut input = std::io::stdin().lock();
-    loop {
+    let wrong = |error: &dyn std::fmt::Display| Fault::input(format!("standard input: no candidate: {error}"));
+    for index in 0.. {
         let mut line = String::new();
-        let wrong = |error: &dyn std::fmt::Display| Fault::input(format!("standard input: no candidate: {error}"));
         (&mut input).take(MAX_LINE).read_line(&mut line).map_err(|error| wrong(&error))?;
         if line.trim().is_empty() {
             return Ok(());
         }
-        // without a device nobody compiles it
-        let _ = named.send(serde_json::from_str(&line).map_err(|error| wrong(&error))?);
+        let candidate: LoweredCandidate = serde_json::from_str(&line).map_err(|error| wrong(&error))?;
+        if index == 0 || are_compiled_at_once(candidate.of.max(index + 1)) {
+            // without a device nobody compiles it
+            let _ = named.send(candidate);
+        }
     }
+    Ok(())
 }
 
 /// Lets a timer compile candidates in the background as they are named: for a job that has no inputs yet, so that it keeps
 /// them for the one that has. What fails here is tried again there, and reported.
 pub(super) fn compile_ahead(timer: &mut dyn Timer, named: Receiver<LoweredCandidate>, registry: &Path, scratch: &Path) {
     let (mut job, mut programs) = (None, BTreeSet::new());
-    for LoweredCandidate { call, direction, of, candidate } in named {
+    for LoweredCandidate { call, direction, candidate, .. } in named {
         let job = job.get_or_insert_with(|| Job::new(call.clone(), scratch).direction(direction));
         if job.call != call || job.direction != direction {
             return;
@@ -61,11 +66,7 @@ pub(super) fn compile_ahead(timer: &mut dyn Timer, named: Receiver<LoweredCandid
         let index = job.candidates.len();
         let is_new = file.as_ref().is_some_and(|file| programs.insert(file.program.semantic_digest));
         job.candidates.push(JobCandidate::new(candidate.config).program(file));
-        // of many, a search compiles those that it chooses, and always the baseline
-        if is_new
-            && (index == 0 || are_compiled_at_once(of))
-            && let Err(failure) = expect(timer, job, index)
-        {
+        if is_new && let Err(failure) = expect(timer, job, index) {
             tracing::debug!("candidate {index} is not compiled ahead: {}", failure.message);
             return;
         }

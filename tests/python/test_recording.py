@@ -301,8 +301,8 @@ def test_fills_follow_the_data(tmp_path):
     # larger than the limit for reading: the rule for unknown reals
     assert fills["wide"] == {"kind": "normal", "scale": 1.0}
     assert array_bytes(tmp_path, fills["mask"]) == arrays["mask"].tobytes()
-    # other values of the same sign
-    assert fills["same"] == {"kind": "uniform", "low": 1.25, "high": 3.75}
+    # other values of the same sign, and none larger
+    assert fills["same"] == {"kind": "uniform", "low": 1.25, "high": 2.5}
     assert fills["decay"] == {"kind": "uniform", "low": 0.25, "high": 0.75}
     assert fills["factor"] == {"kind": "constant", "value": 0.125}
     assert array_bytes(tmp_path, fills["flags"]) == arrays["flags"].tobytes()

@@ -166,8 +166,8 @@ class Observed:
             # a factor or a temperature: its value is part of the work
             return {"kind": "constant", "value": low}
         if low == high:
-            # equal values would hide elements that a wrong kernel mixes up
-            return usual or _uniform(*sorted((0.5 * low, 1.5 * low)))
+            # equal values would hide elements that a wrong kernel mixes up, and the powers of a decay above one overflow
+            return usual or _uniform(*sorted((0.5 * low, low)))
         if low >= 0 or high <= 0:
             # probabilities, decays: the other sign can overflow
             return _uniform(low, high)
